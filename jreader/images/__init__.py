@@ -18,5 +18,13 @@ room imports neither them nor jax, so that worker processes start fast.
 
 from jreader.images.augmentations import normalize, random_flip, random_resized_crop
 from jreader.images.decoding import decode, decode_batch
+from jreader.images.image_text import image_text
 
-__all__ = ["decode", "decode_batch", "normalize", "random_flip", "random_resized_crop"]
+__all__ = [
+    "decode",
+    "decode_batch",
+    "image_text",
+    "normalize",
+    "random_flip",
+    "random_resized_crop",
+]

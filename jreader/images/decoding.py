@@ -12,7 +12,9 @@ reckoned in fractions, or a picture is shifted by up to half a pixel (7 dB).
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -26,6 +28,7 @@ Size: TypeAlias = int | tuple[int, int] | None
 Resample: TypeAlias = Literal["linear", "nearest"]
 
 _CALL = "decode(data, size, resample)"
+_SIZE = f"size of {_CALL}"
 _JPEG = b"\xff\xd8\xff"
 _DEEP = ("I", "F")  # what the modes of Pillow begin with that have more than 8 bits
 _SHOWN = 8  # bytes
@@ -65,7 +68,7 @@ def decode(data: Any, size: Size = None, *, resample: Resample = "linear") -> Ar
             fill the memory: set that to a larger number, or to None.
     """
     _check_arguments(data, resample)
-    return _picture(data, None if size is None else _wanted_sides(size), resample)
+    return _picture(data, None if size is None else whole_sides(_SIZE, size), resample)
 
 
 def decode_batch(
@@ -95,7 +98,7 @@ def decode_batch(
             "or size=(height, width)."
         )
     _check_arguments(b"", resample)
-    wanted = _wanted_sides(size)
+    wanted = whole_sides(_SIZE, size)
     shape = (*wanted, 3)
     if out is None:
         out = np.empty((len(data), *shape), np.uint8)
@@ -113,6 +116,28 @@ def decode_batch(
     return out[: len(data)]
 
 
+def sides_of(data: Any) -> tuple[int, int]:
+    """The height and width of a picture, from the header of its file.
+
+    Raises:
+        DamagedData: As `decode`, as far as the header tells.
+        ValueError: The picture has more than 8 bits a channel.
+    """
+    with _opened(data) as opened:
+        return opened.height, opened.width
+
+
+def stretched(data: Any, wanted: tuple[int, int]) -> Array:
+    """The whole picture, each side of it scaled to the one that is wanted."""
+    image, sides = _scaled(data, wanted)
+    image = image[: math.floor(sides[0]), : math.floor(sides[1])]  # what is filled
+    if image.shape[:2] == wanted:
+        return image
+    cv2 = _extra("cv2")
+    scaled: Array = cv2.resize(image, wanted[::-1], interpolation=cv2.INTER_AREA)
+    return scaled
+
+
 def _check_arguments(data: Any, resample: Any) -> None:
     if not isinstance(data, (bytes, bytearray, memoryview, np.ndarray)):
         hint = ": give Path(path).read_bytes()" if isinstance(data, str) else ""
@@ -121,26 +146,30 @@ def _check_arguments(data: Any, resample: Any) -> None:
         raise ValueError(f"resample of {_CALL} needs 'linear' or 'nearest', not {resample!r}.")
 
 
-def _wanted_sides(size: Any) -> tuple[int, int]:
-    """The height and width that are wanted."""
+def whole_sides(call: str, size: Any) -> tuple[int, int]:
+    """The height and width that are wanted, where one number is both."""
     sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
     whole = all(isinstance(side, (int, np.integer)) and side is not True for side in sides)
     if len(sides) != 2 or not whole:
-        raise TypeError(
-            f"size of {_CALL} needs a whole number of pixels, or (height, width), not {size!r}."
-        )
+        raise TypeError(f"{call} needs a whole number of pixels, or (height, width), not {size!r}.")
     if min(sides) < 1:
-        raise ValueError(f"size of {_CALL} needs at least 1 pixel, not {size!r}.")
+        raise ValueError(f"{call} needs at least 1 pixel, not {size!r}.")
     return int(sides[0]), int(sides[1])
 
 
 def _picture(data: Any, wanted: tuple[int, int] | None, resample: Resample) -> Array:
-    data = data.tobytes() if isinstance(data, np.ndarray) else data
+    found = _scaled(data.tobytes() if isinstance(data, np.ndarray) else data, wanted)
+    return found[0] if wanted is None else _covering(*found, wanted, resample)
+
+
+def _scaled(data: Any, wanted: tuple[int, int] | None) -> tuple[Array, tuple[float, float]]:
+    """The picture, scaled down if it may be, and its sides."""
     found = _of_jpeg(data, wanted) if bytes(data[:3]) == _JPEG else None
     if found is None:
-        image = _of_other(data)
+        with _opened(data) as opened:
+            image = np.array(opened.convert("RGB"))
         found = image, image.shape[:2]
-    return found[0] if wanted is None else _covering(*found, wanted, resample)
+    return found
 
 
 def _of_jpeg(data: Any, wanted: tuple[int, int] | None) -> tuple[Array, tuple[float, float]] | None:
@@ -172,7 +201,9 @@ def _check_pixels(height: int, width: int) -> None:
         )
 
 
-def _of_other(data: Any) -> Array:
+@contextmanager
+def _opened(data: Any) -> Iterator[Any]:
+    """A picture as Pillow opens it: its header is read."""
     opener = _extra("PIL.Image")
     try:
         with opener.open(io.BytesIO(data)) as opened:
@@ -182,7 +213,7 @@ def _of_other(data: Any) -> Array:
                     f"{opened.mode!r}, which has more: read it with PIL.Image.open, and scale its "
                     "values."
                 )
-            return np.array(opened.convert("RGB"))
+            yield opened
     except opener.DecompressionBombError as error:
         raise DamagedData(f"{error}: {_RAISED}") from error
     except (OSError, SyntaxError, EOFError) as error:  # what Pillow raises, file by file

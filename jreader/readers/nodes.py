@@ -135,6 +135,13 @@ class Node(Generic[T]):
         """The op over samples with a key beside them, where it moves samples."""
         return self
 
+    def lazily(self) -> Node[Any] | None:
+        """The same samples, with fields made when asked for (`made_rows.py`); None if it has none.
+
+        The positions are the same too.
+        """
+        return None
+
     def resolved(self, draws: Draws) -> Mapping[str, Any]:
         """The fields that a pass fills in with numbers that it draws: a missing seed, say."""
         return {"seed": draws.seed()} if field_value(self, "seed", 0) is None else {}

@@ -128,6 +128,11 @@ class map_readers(Node[T]):
         """The map of samples that have a key beside them."""
         return self.changed({"func": BesideKey(self.func)})
 
+    def lazily(self) -> Node[Any] | None:
+        """The map of a function that makes fields later, where `func` has one for no threads."""
+        lazily = getattr(self.func, "lazily", None) if len(self.readers) == 1 else None
+        return lazily and self.changed({"func": lazily(0)})
+
     def length(self) -> int | None:
         """The length of the shortest reader."""
         return shortest(self.readers if len(self.readers) > 1 else (self._row()[1],))

@@ -35,6 +35,7 @@ from jreader.readers import (
 from jreader.readers.keyed import BesideKey, Keyed
 from jreader.readers.planes import Plane
 from jreader.readers.seeds import seeded_below
+from jreader.transforms.maps import map_readers
 from jreader.transforms.sample_rng import generator, keyed
 from jreader.workers.ahead import made_ahead
 from jreader.workers.executor_map import ExecutorCrew, workers_of
@@ -299,6 +300,14 @@ class map_samples(Node[T]):
     def beside_key(self) -> Node[Any]:
         """The map of samples that have another key beside them."""
         return self.changed({"fn": BesideKey(self._function(), self.fn), "rng": False})
+
+    def lazily(self) -> Node[Any] | None:
+        """A map here, where `fn` can make fields later, on as many threads; none may fail."""
+        lazily = getattr(self.fn, "lazily", None)
+        if lazily is None or self.rng or self.timeout or self.on_error != "raise":
+            return None
+        made = map_readers(lazily(max(self.threads, self.processes)), self.reader)
+        return made.changed({"made_at": self.made_at})
 
     def length(self) -> int | None:
         """That of `reader`; not known where samples may be left out."""

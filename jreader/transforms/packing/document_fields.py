@@ -12,6 +12,7 @@ from jreader.errors import FeedMismatch
 from jreader.readers import Plane, described, leaves
 from jreader.readers.columns import Array, ArrayColumn, Dense, column_of, offsets_of
 from jreader.readers.holders import Held
+from jreader.readers.joined_columns import laid_end_to_end
 from jreader.readers.ragged import Ragged
 
 SEGMENT_IDS, POSITIONS = "segment_ids", "positions"
@@ -184,8 +185,10 @@ def _named(sample: Any) -> Mapping[str, Any]:
     return sample if isinstance(sample, Mapping) else {_BARE: sample}
 
 
-def _field(tree: Mapping[str, Any], name: str, axes: int = 1) -> Array:
-    """A field of a document, as an array; by default one with an axis of tokens."""
+def _field(tree: Mapping[str, Any], name: str, axes: int = 1) -> Any:
+    """A field of a document, as an array, or a column; by default one with an axis of tokens."""
+    if isinstance(made := tree.get(name), ArrayColumn) and axes:
+        return made
     try:
         values = np.asarray(tree[name])
     except (KeyError, ValueError):  # it has no such field, or rows of several lengths
@@ -201,7 +204,7 @@ def _field(tree: Mapping[str, Any], name: str, axes: int = 1) -> Array:
     return values
 
 
-def _joined_rows(name: str, rows: Sequence[Array]) -> Ragged:
+def _joined_rows(name: str, rows: Sequence[Any]) -> Ragged:
     """A column of rows that were read; empty ones may be of any dtype, as `[]` is."""
     full = [row for row in rows if len(row)] or rows[:1]
     if len(kinds := {(str(row.dtype), row.shape[1:]) for row in full}) > 1:
@@ -210,4 +213,5 @@ def _joined_rows(name: str, rows: Sequence[Array]) -> Ragged:
             f"{_CALL} needs documents of one dtype and shape, and {name!r} has {told}: make them "
             f"alike, with .map(...)."
         )
-    return Ragged(np.concatenate(full), offsets_of(list(map(len, rows))))
+    whole = np.concatenate if isinstance(full[0], np.ndarray) else laid_end_to_end
+    return Ragged(whole(full), offsets_of(list(map(len, rows))))

@@ -16,11 +16,14 @@ from jreader.readers.columns import Array, Indices
 from jreader.readers.growing import written_first
 from jreader.readers.holders import Held
 from jreader.readers.joined_columns import ENDLESS
+from jreader.readers.made_rows import made_lazily
 from jreader.readers.memos import Memo
 from jreader.readers.nodes import unread
 from jreader.readers.planes import Plane
 from jreader.readers.ragged import lengths_hash
 from jreader.readers.seeds import seeded_below
+from jreader.transforms.joins import chain, interleave
+from jreader.transforms.mixtures import mix
 from jreader.transforms.packing.bounded_documents import BoundedDocuments
 from jreader.transforms.packing.cut_documents import CutDocuments
 from jreader.transforms.packing.document_fields import Documents, Packed
@@ -219,7 +222,8 @@ class pack(Node[dict[str, Any]]):
             plane = self._plane(self._dealt(documents), window)
             return plane.length, lambda done: plane.samples(done).items
 
-        return in_windows(self, self.reader, at, many, packed, self._of_nothing)
+        reader = made_lazily(self.reader, (chain, interleave, mix))
+        return in_windows(self, reader, at, many, packed, self._of_nothing)
 
     def _of_nothing(self) -> FeedMismatch:
         return FeedMismatch(

@@ -1,0 +1,176 @@
+"""Pictures among text: documents of tokens, in which pictures stand as patches.
+
+How many patches a picture becomes follows from its sides, which the header of its file tells. So
+`pack` plans rows of tokens and of patches before a picture is decoded, and decodes those of a row
+when that row is gathered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from jreader.errors import check_number, noting
+from jreader.images.decoding import decode, sides_of, stretched, whole_sides
+from jreader.readers import described, set_fields
+from jreader.readers.columns import Array
+from jreader.readers.made_rows import MadeRows
+
+_CALL = "images.image_text(image_token)"
+
+
+@dataclass(frozen=True)
+class image_text:
+    """A function that makes tokens and patches of pictures and texts in order, for `.map(...)`.
+
+    It takes a list of pictures (the bytes of files) and texts (arrays of tokens), and returns a
+    dict of `tokens` (int32[tokens]: the texts, with `image_token` once for each patch, or for each
+    merge x merge patches), `patches` (uint8[patches, patch * patch * 3]: row by row of its pixels,
+    in RGB) and `grid` (int32[patches, 2]: the row and the column of each in its picture; every
+    picture begins at 0, 0). The i-th patch, or group of merge x merge patches, belongs to the i-th
+    `image_token`.
+
+    >>> import io
+    >>> from PIL import Image
+    >>> file = io.BytesIO()
+    >>> Image.new("RGB", (60, 30), "red").save(file, "PNG")
+    >>> made = image_text(99, patch=14, pixels=(196, 2000))([[5, 6], file.getvalue(), [7]])
+    >>> made["tokens"].tolist(), made["patches"].shape, made["grid"][-1].tolist()
+    ([5, 6, 99, 99, 99, 99, 99, 99, 99, 99, 7], (8, 588), [1, 3])
+
+    A picture keeps its proportions, but for what it takes to have sides of whole patches, and is
+    scaled to have as many pixels as `pixels` allows (NaViT, Dehghani et al. 2023; the sides are
+    those of Qwen2-VL, Wang et al. 2024). With `sizes`, it is scaled to cover the one whose
+    proportions are nearest to its own, and the middle is cut out.
+
+    `.map(image_text(...), threads=n).pack({"tokens": 2048, "patches": 1024})` decodes a picture
+    when its row is gathered, on n threads: until then a window has the bytes of files. It does so
+    where the map raises errors (`on_error="raise"`), and where only ops that do not look into
+    samples stand between: `shuffle`, `firstn`, `skip`, `shard`, `prefetch`.
+
+    Args:
+        image_token: The token that stands for patches; texts must not have it.
+        patch: Pixels of both sides of a patch.
+        merge: How many patches in both directions are one token; those of one token lie together.
+        pixels: The fewest and the most pixels of a picture.
+        sizes: The sizes that pictures may have, (height, width) each; None for any.
+
+    Raises:
+        ModuleNotFoundError: `python -m pip install 'jreader[images]'` is needed.
+        TypeError: An argument is no number, or a sample is no list of bytes and tokens.
+        ValueError: A number is too small, a size is not of whole patches; or a text has the
+            `image_token`, or a picture has more than 8 bits a channel.
+        DamagedData: A picture is truncated, or none, or far too large, as in `decode`.
+    """
+
+    image_token: int
+    patch: int = 14
+    merge: int = 1
+    pixels: tuple[int, int] = (56 * 56, 1280 * 28 * 28)
+    sizes: Sequence[tuple[int, int]] | None = None
+
+    def __post_init__(self) -> None:
+        """Checks the arguments."""
+        for name, least in (("image_token", 0), ("patch", 1), ("merge", 1)):
+            check_number(f"{name} of {_CALL}", getattr(self, name), least)
+        unit = self.patch * self.merge
+        low, high = whole_sides(f"pixels of {_CALL}", self.pixels)
+        if high < max(low, unit**2):
+            raise ValueError(
+                f"pixels of {_CALL} needs (fewest, most), and as the most at least {unit**2}, "
+                f"which is one token, not {self.pixels!r}."
+            )
+        if self.sizes is not None:
+            sizes = [whole_sides(f"sizes of {_CALL}", size) for size in self.sizes]
+            if not sizes or any(side % unit for size in sizes for side in size):
+                needed = f"sides that are multiples of patch x merge = {unit}"
+                raise ValueError(f"sizes of {_CALL} needs {needed}, not {self.sizes!r}.")
+            set_fields(self, sizes=tuple(sizes))
+
+    def __call__(self, sample: Any) -> dict[str, Array]:
+        """The document of a sample, with its pictures decoded."""
+        made = self._made(sample, 0)
+        return {**made, "patches": made["patches"].whole()}
+
+    def lazily(self, threads: int) -> Any:
+        """The function whose documents decode pictures when patches are asked for."""
+        return partial(self._made, threads=threads)
+
+    def _made(self, sample: Any, threads: int) -> dict[str, Any]:
+        if not isinstance(sample, (list, tuple)):
+            raise TypeError(
+                f"{_CALL} needs lists of pictures (bytes) and texts (arrays of tokens), not "
+                f"{described(sample)}: give them with .map(lambda sample: sample['content']), say."
+            )
+        tokens, grids = [np.empty(0, np.int32)], [np.empty((0, 2), np.int32)]
+        makers = []
+        for number, part in enumerate(sample):
+            with noting(f"in part {number} of its document"):
+                if not isinstance(part, (bytes, bytearray, memoryview)):
+                    tokens.append(self._text(part))
+                    continue
+                sides = self._sides(*sides_of(part))
+            makers.append(partial(self._patches, part, sides, number))
+            places = np.indices([side // self.patch for side in sides], np.int32)
+            grids.append(self._grouped(np.moveaxis(places, 0, -1)))
+            tokens.append(np.full(len(grids[-1]) // self.merge**2, self.image_token, np.int32))
+        kind = np.dtype(np.uint8), (self.patch * self.patch * 3,)
+        return {
+            "tokens": np.concatenate(tokens),
+            "patches": MadeRows(makers, list(map(len, grids[1:])), kind, threads),
+            "grid": np.concatenate(grids),
+        }
+
+    def _text(self, part: Any) -> Array:
+        """The tokens of a text."""
+        tokens = np.asarray(part)
+        if tokens.ndim != 1 or (tokens.size and tokens.dtype.kind not in "iu"):
+            raise TypeError(
+                f"{_CALL} needs the bytes of pictures and arrays of tokens, not {described(part)}: "
+                "turn texts into numbers first, with .map(tokenize)."
+            )
+        if (tokens == self.image_token).any():
+            raise ValueError(
+                f"{_CALL} puts {self.image_token} where patches go, and a text has that token too: "
+                "give an image_token that no text has."
+            )
+        return tokens.astype(np.int32)
+
+    def _sides(self, height: int, width: int) -> tuple[int, int]:
+        """The height and width to which a picture is scaled."""
+        if self.sizes is not None:
+
+            def distance(size: tuple[int, int]) -> tuple[float, float]:
+                tall, wide = math.log(size[0] / height), math.log(size[1] / width)
+                return abs(tall - wide), abs(tall + wide)
+
+            return min(self.sizes, key=distance)
+        unit, (low, high) = self.patch * self.merge, self.pixels
+        rows, columns = (max(round(side / unit), 1) for side in (height, width))
+        pixels, most = rows * columns * unit**2, high // unit**2
+        if not low <= pixels <= high:
+            scale = math.sqrt(min(max(pixels, low), high) / (height * width)) / unit
+            rounded: Callable[[float], int] = math.floor if pixels > high else math.ceil
+            rows, columns = (max(rounded(side * scale), 1) for side in (height, width))
+        rows = min(rows, most)
+        return rows * unit, min(columns, most // rows) * unit  # of a thread, what fits
+
+    def _patches(self, data: Any, sides: tuple[int, int], number: int) -> Array:
+        """The patches of a picture."""
+        with noting(f"in part {number} of its document"):
+            image = stretched(data, sides) if self.sizes is None else decode(data, sides)
+        rows, columns = (side // self.patch for side in sides)
+        cut = image.reshape(rows, self.patch, columns, self.patch, 3).swapaxes(1, 2)
+        return self._grouped(cut.reshape(rows, columns, -1))
+
+    def _grouped(self, values: Array) -> Array:
+        """Values [rows, columns, n] of patches as [patches, n], those of one token together."""
+        rows, columns, many = values.shape
+        merge = self.merge
+        grouped = values.reshape(rows // merge, merge, columns // merge, merge, many)
+        return grouped.swapaxes(1, 2).reshape(-1, many)

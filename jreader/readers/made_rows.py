@@ -1,0 +1,94 @@
+"""Rows that functions make, of which it is known how many each makes before it is called.
+
+So an op that needs lengths alone plans before anything is made: `pack`, of pictures whose headers
+tell how many patches they become.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import Any, TypeVar
+
+import numpy as np
+
+from jreader.readers.columns import Array, ArrayColumn, offsets_of
+from jreader.readers.nodes import Node, Reader
+from jreader.readers.rewriting import rewritten
+
+T = TypeVar("T")
+
+
+def made_lazily(reader: Reader[T], also: tuple[type[Node[Any]], ...] = ()) -> Reader[T]:
+    """The plan whose samples have fields that are made when they are asked for.
+
+    Args:
+        reader: Any reader.
+        also: Ops of several readers, whose samples they hand on without looking into them.
+    """
+
+    def change(op: Node[Any]) -> Mapping[str, Any] | Node[Any]:
+        hands_on = op.moves == "rows" or op.from_reader == "all" or isinstance(op, also)
+        return op.lazily() or ({} if hands_on and not op.pinned else op)
+
+    return rewritten(reader, change)
+
+
+class MadeRows(ArrayColumn):
+    """The rows that some functions make, end to end; each is called when its rows are asked for.
+
+    >>> rows = MadeRows([lambda: np.zeros(2), lambda: np.ones(3)], [2, 3], (np.dtype(float), ()))
+    >>> rows, rows.whole(), rows.gather(np.array([4, 0]))
+    (float64[5], array([0., 0., 1., 1., 1.]), array([1., 0.]))
+
+    Args:
+        makers: Each returns an array.
+        lengths: The number of rows of each.
+        kind: The dtype of all rows, and the shape of one.
+        threads: How many threads make what is asked for at once; 0 for none but this one.
+    """
+
+    def __init__(
+        self,
+        makers: Sequence[Callable[[], Array]],
+        lengths: Sequence[int],
+        kind: tuple[np.dtype[Any], tuple[int, ...]],
+        threads: int = 0,
+    ) -> None:
+        self.makers, self.lengths, self.threads = makers, lengths, threads
+        self._offsets, self.kind = offsets_of(lengths), kind
+        self.dtype, self.shape = kind[0], (int(self._offsets[-1]), *kind[1])
+
+    def spans(self, begins: Array, ends: Array) -> Iterator[Array]:
+        """The rows from each begin to its end; what these lie in is made on all threads."""
+        first = self._offsets.searchsorted(begins, "right") - 1
+        last = np.where(ends > begins, self._offsets.searchsorted(ends), first)
+        makers = [self.makers[low:high] for low, high in zip(first, last, strict=True)]
+        made = self._made([*chain.from_iterable(makers)])
+        empty = np.empty((0, *self.shape[1:]), self.dtype)
+        for low, high, start, each in zip(begins, ends, self._offsets[first], makers, strict=True):
+            yield np.concatenate([empty, *(next(made) for _ in each)])[low - start : high - start]
+
+    def _made(self, makers: Sequence[Callable[[], Array]]) -> Iterator[Array]:
+        if self.threads < 2 or len(makers) < 2:
+            yield from (make() for make in makers)
+            return
+        with ThreadPoolExecutor(min(self.threads, len(makers))) as pool:
+            yield from pool.map(lambda make: make(), makers)
+
+    def whole(self) -> Array:
+        """All rows."""
+        return next(self.spans(np.array([0]), np.array([len(self)])))
+
+    def gather(self, rows: Array) -> Array:
+        """Those rows; what each lies in is made for it."""
+        return np.concatenate([*self.spans(rows, rows + 1)])
+
+    @staticmethod
+    def end_to_end(columns: Sequence[MadeRows]) -> MadeRows:
+        """Columns of rows of one kind as one."""
+        makers = [*chain.from_iterable(column.makers for column in columns)]
+        lengths = [*chain.from_iterable(column.lengths for column in columns)]
+        threads = max(column.threads for column in columns)
+        return MadeRows(makers, lengths, columns[0].kind, threads)
