@@ -165,12 +165,11 @@ class image_text:
         with noting(f"in part {number} of its document"):
             image = stretched(data, sides) if self.sizes is None else decode(data, sides)
         rows, columns = (side // self.patch for side in sides)
-        cut = image.reshape(rows, self.patch, columns, self.patch, 3).swapaxes(1, 2)
-        return self._grouped(cut.reshape(rows, columns, -1))
+        cut = image.reshape(rows, self.patch, columns, self.patch, 3)
+        return self._grouped(cut.swapaxes(1, 2))
 
     def _grouped(self, values: Array) -> Array:
-        """Values [rows, columns, n] of patches as [patches, n], those of one token together."""
-        rows, columns, many = values.shape
-        merge = self.merge
-        grouped = values.reshape(rows // merge, merge, columns // merge, merge, many)
-        return grouped.swapaxes(1, 2).reshape(-1, many)
+        """Values [rows, columns, ...] of patches as [patches, values]; each token has its own."""
+        (rows, columns), merge = values.shape[:2], self.merge
+        grouped = values.reshape(rows // merge, merge, columns // merge, merge, -1)
+        return grouped.swapaxes(1, 2).reshape(rows * columns, -1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +17,8 @@ from jreader.readers.columns import Array, ArrayColumn, offsets_of
 from jreader.readers.nodes import Node, Reader
 from jreader.readers.rewriting import rewritten
 
-T = TypeVar("T")
 
-
-def made_lazily(reader: Reader[T], also: tuple[type[Node[Any]], ...] = ()) -> Reader[T]:
+def made_lazily(reader: Reader[Any], also: tuple[type[Node[Any]], ...] = ()) -> Reader[Any]:
     """The plan whose samples have fields that are made when they are asked for.
 
     Args:
@@ -30,7 +28,7 @@ def made_lazily(reader: Reader[T], also: tuple[type[Node[Any]], ...] = ()) -> Re
 
     def change(op: Node[Any]) -> Mapping[str, Any] | Node[Any]:
         hands_on = op.moves == "rows" or op.from_reader == "all" or isinstance(op, also)
-        return op.lazily() or ({} if hands_on and not op.pinned else op)
+        return op.lazily() or ({} if hands_on else op)
 
     return rewritten(reader, change)
 
@@ -90,5 +88,4 @@ class MadeRows(ArrayColumn):
         """Columns of rows of one kind as one."""
         makers = [*chain.from_iterable(column.makers for column in columns)]
         lengths = [*chain.from_iterable(column.lengths for column in columns)]
-        threads = max(column.threads for column in columns)
-        return MadeRows(makers, lengths, columns[0].kind, threads)
+        return MadeRows(makers, lengths, columns[0].kind, max(each.threads for each in columns))

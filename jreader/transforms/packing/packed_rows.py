@@ -7,8 +7,9 @@ epoch. So rows are numbers below 2**31, which a trace in 32 bits computes exactl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from math import prod
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -25,6 +26,7 @@ from jreader.transforms.packing.whole_documents import Found, WholeDocuments
 _VARIANTS = 1 << 16
 _END = (1 << 31) - 1
 _AT_ONCE = 1 << 16  # tokens that are gathered for a pass that takes rows one by one
+_BYTES_AT_ONCE = 1 << 24
 
 _MEANT = {"pad": "pad", "begin": "lead"}
 
@@ -85,7 +87,9 @@ class PackedRows(Column):
             led = not row.leads.keys().isdisjoint(names)
             size = int(np.ravel(row.size)[at]) - led
             self._groups.append(Group(names, size, led, above, which))
-        self.at_once = max(_AT_ONCE // int(np.sum(row.size)), 1)
+        kinds = [(group.size, columns[name]) for group in self._groups for name in group.names]
+        each = sum(size * prod(c.shape[2:]) * c.dtype.itemsize for size, c in kinds)
+        self.at_once = max(min(_AT_ONCE // int(np.sum(row.size)), _BYTES_AT_ONCE // each), 1)
         self.late = any(column.late for column in dealt.packed.columns.values())
         self.variants = max(min(_VARIANTS, _END // max(dealt.rows, 1)), 1)
         dtypes = {name: column.values.dtype for name, column in columns.items()}
@@ -105,6 +109,11 @@ class PackedRows(Column):
         """The same rows, with padding in place of these documents, which are not read."""
         gone = self._documents.holding(documents).index
         return PackedRows(self._dealt, self._row, gone)
+
+    def each(self, rows: Array) -> Iterator[Any]:
+        """These rows one by one; what cannot be made of one raises behind those before it."""
+        for low in range(0, len(rows), self.at_once):
+            yield from self.good_ones_first(rows[low : low + self.at_once])
 
     def gather(self, rows: Array) -> dict[str, Array]:
         """These rows: for each field, and for segment ids and positions, an array [rows, size]."""
