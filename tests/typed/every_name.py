@@ -107,6 +107,7 @@ jreader.datasets.random_split(Squares(), [0.9, 0.1], seed=0)
 jreader.images.decode(b"")
 jreader.sounds.log_mel(np.zeros(9), 16_000)
 jreader.sounds.waveform(b"", 16_000)
+jreader.images.image_text(0, patch=14)
 jreader.permutation(np.arange(10), 10, key(0))
 
 # loaders
