@@ -3,8 +3,9 @@
 What travels to a device is `uint8`, a quarter of what floats would be. `random_resized_crop`,
 `random_flip` and `normalize` are part of a jitted stage (`loader.on_device(fn, rng="sample")`)
 whose keys depend on the seed, the epoch and the sample: the same pictures on any number of devices.
-`decode` and `decode_batch` need the extra `images` (simplejpeg, OpenCV and Pillow); importing this
-room imports neither them nor jax, so that worker processes start fast.
+`decode`, `decode_batch` and `image_text` (pictures among text) need the extra `images` (simplejpeg,
+OpenCV and Pillow); importing this room imports neither them nor jax, so that worker processes start
+fast.
 
     >>> import numpy as np
     >>> from jreader import Pipeline, arrays, images

@@ -107,8 +107,7 @@ class image_text:
                 f"{_CALL} needs lists of pictures (bytes) and texts (arrays of tokens), not "
                 f"{described(sample)}: give them with .map(lambda sample: sample['content']), say."
             )
-        tokens, grids = [np.empty(0, np.int32)], [np.empty((0, 2), np.int32)]
-        makers = []
+        tokens, makers, grids = [np.empty(0, np.int32)], [], [np.empty((0, 2), np.int32)]
         for number, part in enumerate(sample):
             with noting(f"in part {number} of its document"):
                 if not isinstance(part, (bytes, bytearray, memoryview)):
@@ -164,8 +163,7 @@ class image_text:
         """The patches of a picture."""
         with noting(f"in part {number} of its document"):
             image = stretched(data, sides) if self.sizes is None else decode(data, sides)
-        rows, columns = (side // self.patch for side in sides)
-        cut = image.reshape(rows, self.patch, columns, self.patch, 3)
+        cut = image.reshape(-1, self.patch, sides[1] // self.patch, self.patch, 3)
         return self._grouped(cut.swapaxes(1, 2))
 
     def _grouped(self, values: Array) -> Array:

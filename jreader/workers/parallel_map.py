@@ -303,11 +303,10 @@ class map_samples(Node[T]):
 
     def lazily(self) -> Node[Any] | None:
         """A map here, where `fn` can make fields later, on as many threads; none may fail."""
-        lazily = getattr(self.fn, "lazily", None)
-        if lazily is None or self.rng or self.timeout or self.on_error != "raise":
-            return None
-        made = map_readers(lazily(max(self.threads, self.processes)), self.reader)
-        return made.changed({"made_at": self.made_at})
+        alone = not self.rng and not self.timeout and self.on_error == "raise"
+        lazily = getattr(self.fn, "lazily", None) if alone else None
+        made = lazily and map_readers(lazily(max(self.threads, self.processes)), self.reader)
+        return made and made.changed({"made_at": self.made_at})
 
     def length(self) -> int | None:
         """That of `reader`; not known where samples may be left out."""
