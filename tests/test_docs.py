@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[1]
 NEEDS = {
     "images": ("simplejpeg", "cv2", "PIL"),
     "how_to/images_from_files": ("simplejpeg", "cv2", "PIL"),
+    "how_to/pictures_among_text": ("simplejpeg", "cv2", "PIL"),
     "how_to/stop_and_resume": ("orbax",),
 }
 DOCS = ROOT / "docs"

@@ -211,6 +211,47 @@ def test_a_position_in_packed_pictures_is_a_place(samples, window):
         assert rest.samples == whole.samples[place:]
 
 
+@given(documents, st.integers(0, 2), st.integers(1, 5), st.sampled_from([12, 40]))
+@example([[FILES[0], [1], FILES[1]], [FILES[2]], [], [[7]]], 2, 3, 40)
+@examples(100)
+def test_tokens_and_patches_of_a_document_lie_in_one_row(samples, threads, window, most):
+    """Every document that fits is there once, and as many patches as its tokens stand for."""
+    size = {"tokens": most, "patches": 128, "grid": 128}
+
+    def packed(fn):
+        plan = Pipeline(lambda: iter(samples)).map(fn, threads=threads)
+        return plan.pack(size, longer="drop", window=window, seed=0)
+
+    later = see(packed(small))
+    assert later == see(packed(decoded))
+    if later.error is not None:  # there is nothing to pack
+        return
+    found = []
+    for row in packed(small)():
+        for number in range(1, 1 + max(row["tokens_segment_ids"])):
+            tokens = row["tokens"][row["tokens_segment_ids"] == number].tolist()
+            mine = row["patches_segment_ids"] == number
+            assert tokens.count(TOKEN) * 4 == mine.sum()
+            assert (row["grid_segment_ids"] == row["patches_segment_ids"]).all()
+            found.append((tokens, row["patches"][mine].tolist(), row["grid"][mine].tolist()))
+    wanted = [tuple(made[name].tolist() for name in size) for made in map(small, samples)]
+    fitting = [each for each in wanted if 0 < len(each[0]) <= most and len(each[1]) <= 128]
+    assert sorted(found) == sorted(fitting)
+
+
+def test_a_pack_of_pictures_does_not_cut_tokens_from_them():
+    rows = Pipeline(lambda: iter([[FILES[0]]])).map(small)
+    packed = rows.pack({"tokens": 1, "patches": 128, "grid": 128}, longer="truncate")
+    with pytest.raises(FeedMismatch, match="type 'drop'"):
+        list(packed())
+
+
+def test_a_pack_of_one_length_says_that_tokens_and_patches_have_two():
+    rows = Pipeline(lambda: iter([[[1], FILES[0]]])).map(small)
+    with pytest.raises(FeedMismatch, match="give each a length, as in pack"):
+        list(rows.pack(64)())
+
+
 class Counted:
     """A function whose pictures are counted when they are decoded."""
 

@@ -87,9 +87,8 @@ class PackedRows(Column):
             led = not row.leads.keys().isdisjoint(names)
             size = int(np.ravel(row.size)[at]) - led
             self._groups.append(Group(names, size, led, above, which))
-        kinds = [(group.size, columns[name]) for group in self._groups for name in group.names]
-        each = sum(size * prod(c.shape[2:]) * c.dtype.itemsize for size, c in kinds)
-        self.at_once = max(min(_AT_ONCE // int(np.sum(row.size)), _BYTES_AT_ONCE // each), 1)
+        each = sum(prod(column.shape[2:]) * column.dtype.itemsize for column in columns.values())
+        self.at_once = max(min(_AT_ONCE, _BYTES_AT_ONCE // each) // int(np.sum(row.size)), 1)
         self.late = any(column.late for column in dealt.packed.columns.values())
         self.variants = max(min(_VARIANTS, _END // max(dealt.rows, 1)), 1)
         dtypes = {name: column.values.dtype for name, column in columns.items()}

@@ -223,6 +223,8 @@ class pack(Node[dict[str, Any]]):
             return plane.length, lambda done: plane.samples(done).items
 
         reader = made_lazily(self.reader, (chain, interleave, mix))
+        if self._apart and self.longer == "truncate" and reader is not self.reader:
+            raise FeedMismatch("longer='truncate' cuts tokens from their pictures: type 'drop'.")
         return in_windows(self, reader, at, many, packed, self._of_nothing)
 
     def _of_nothing(self) -> FeedMismatch:
