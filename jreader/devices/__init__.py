@@ -9,11 +9,13 @@ Devices, shardings and the x64 mode are resolved on the user's thread, because j
 managers do not reach the thread that places.
 """
 
+from jreader.devices.context_parallel import ContextParallel
 from jreader.devices.placements import Placement, places_placement, sharding_placement
 from jreader.devices.targets import over, where_written
 from jreader.feeds.casts import placeable
 
 __all__ = [
+    "ContextParallel",
     "Placement",
     "over",
     "placeable",

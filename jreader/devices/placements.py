@@ -14,6 +14,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
+from jreader.devices.context_parallel import SLICES, ContextParallel, Dealer
 from jreader.devices.targets import over, own, target_of
 from jreader.devices.transfers import putter
 from jreader.errors import BatchNotDivisible, FeedMismatch
@@ -21,6 +22,7 @@ from jreader.feeds.casts import narrowed, placeable
 from jreader.feeds.fields import Canonical
 from jreader.feeds.shares import Share
 from jreader.readers import described, itself, leaves, rebuilt
+from jreader.readers.columns import Array
 
 _AS_THEY_ARE = nullcontext()
 
@@ -38,6 +40,7 @@ class Placement:
         mask: The sharding of the last leaf, where feeds carry a mask.
         share: The rows that host feeds have; None for all.
         steps: Whether feeds begin with an axis of steps.
+        context: The order of sequences over devices; None for that of the batch.
     """
 
     target: Any = None
@@ -47,6 +50,7 @@ class Placement:
     mask: Sharding | None = field(default=None, repr=False)
     share: Share | None = field(default=None, repr=False)
     steps: bool = field(default=False, repr=False)
+    context: ContextParallel | None = field(default=None, repr=False)
 
     @property
     def canonical(self) -> Canonical:
@@ -102,7 +106,8 @@ class Placement:
         return rebuilt(feed, iter([next(placed) if moved else leaf for leaf, moved in kept]))
 
     def _put_each(self, arrays: list[Any], targets: list[Any]) -> list[Any]:
-        if self.target is not None and jax.process_count() > 1:
+        several = self.target is not None and jax.process_count() > 1
+        if several or self.context is not None:
             return list(map(self._own_part, arrays, targets))
         return list(jax.device_put(arrays, targets))
 
@@ -112,13 +117,18 @@ class Placement:
         It does not use `device_put`, which runs a hidden collective for devices of other processes.
         """
         axis, share = int(self.steps), self.share
+        found = self.dealer(sharding, rows)(rows)
 
-        def part(index: tuple[slice, ...] | None) -> np.ndarray[Any, Any]:
+        def part(index: tuple[slice, ...] | None) -> Array:
             if share is None or index is None:
-                return rows[index]
-            return rows[*index[:axis], share.found(index[axis]), *index[axis + 1 :]]
+                return found(index)
+            return found((*index[:axis], share.found(index[axis]), *index[axis + 1 :]))
 
         return jax.make_array_from_callback(self.shape(rows.shape), sharding, part)
+
+    def dealer(self, sharding: Sharding, like: Array) -> Dealer:
+        """Gives, for arrays like this one, the function that finds the part of a device."""
+        return self.context.dealer(sharding, int(self.steps), like) if self.context else SLICES
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape that an array of a feed has on all processes together."""
@@ -362,8 +372,13 @@ def sharding_placement(sharding: Any = None, pmap: Any = None, call: str = "shar
         return _modes(over(own(devices)), len(devices))
     if sharding is None or (isinstance(sharding, str) and sharding == "host"):
         return _modes(sharding, None)
-    target = target_of(sharding, call)
-    return _modes("host" if {"host"}.issuperset(leaves(target)) else target, None)
+    if isinstance(sharding, ContextParallel):
+        return replace(_modes(sharding.sharding, None), context=sharding)
+    return _modes(_one_or_each(target_of(sharding, call)), None)
+
+
+def _one_or_each(target: Any) -> Any:
+    return "host" if {"host"}.issuperset(leaves(target)) else target
 
 
 def _modes(target: Any, parts: int | None) -> Placement:

@@ -14,7 +14,7 @@ memories, arrays that are no plain `np.ndarray`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import product
@@ -26,6 +26,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding
 
+from jreader.devices.context_parallel import SLICES, Dealer
 from jreader.profiling import annotated, profiler
 from jreader.readers import branches, leaves, rebuilt
 
@@ -49,10 +50,12 @@ class _Way(NamedTuple):
     Attributes:
         send: Gives the array on its devices, made of the list of its parts.
         indices: The part of each device; None for one device, which gets the whole.
+        dealer: Gives, for an array, the function that finds such a part.
     """
 
     send: Callable[[list[Any]], jax.Array]
     indices: list[Any] | None
+    dealer: Dealer = SLICES
 
 
 def putter(  # noqa: C901  # each function is one more call a feed
@@ -86,11 +89,12 @@ def putter(  # noqa: C901  # each function is one more call a feed
         ways = learned.get(tuple(kind))
         if ways is None:
             placed = placement.put(feed)
-            _learn(learned, tuple(kind), arrays, leaves(placed))
+            way = partial(_way, placement)
+            _learn(learned, tuple(kind), list(map(way, arrays, leaves(placed))))
         else:
             made = []
-            for array, (send, indices) in zip(arrays, ways, strict=True):
-                parts = [array] if indices is None else list(map(array.__getitem__, indices))
+            for array, (send, indices, dealer) in zip(arrays, ways, strict=True):
+                parts = [array] if indices is None else list(map(dealer(array), indices))
                 made.append(send(parts))
             if form is dict:
                 placed = dict(zip(feed, made, strict=True))
@@ -125,10 +129,9 @@ _FORMS: dict[Any, Any] = {dict: (dict.values, tuple), tuple: (tuple, len), list:
 
 
 def _learn(
-    learned: dict[Hashable, list[_Way]], kind: Hashable, arrays: Iterable[Any], placed: list[Any]
+    learned: dict[Hashable, list[_Way]], kind: Hashable, ways: Sequence[_Way | None]
 ) -> None:
-    """Remembers how feeds of a kind go to devices, now that `device_put` has placed one."""
-    ways = list(map(_way, arrays, placed))
+    """Remembers how feeds of a kind go to devices, now that one was placed."""
     if len(learned) >= _MOST:
         learned.clear()
     known = [way for way in ways if way is not None]
@@ -136,7 +139,7 @@ def _learn(
         learned[kind] = known
 
 
-def _way(array: Any, placed: Any) -> _Way | None:
+def _way(placement: Placement, array: Any, placed: Any) -> _Way | None:
     """How arrays like this one go; None if `device_put` did more than split it and send it."""
     if placed is array:  # strings stay where they are
         return _Way(itemgetter(0), None)
@@ -155,7 +158,8 @@ def _way(array: Any, placed: Any) -> _Way | None:
         devices=list(indices),
         committed=placed.committed,
     )
-    return _Way(send, list(indices.values()) if len(indices) > 1 else None)
+    parts = list(indices.values()) if len(indices) > 1 else None
+    return _Way(send, parts, placement.dealer(sharding, array))
 
 
 def _found() -> Callable[..., Any] | None:

@@ -470,7 +470,9 @@ class Pipeline(Node[T]):
             sharding: A Sharding, a Mesh (its only axis, or the one called "data" or "batch"), a
                 PartitionSpec over the mesh of `jax.set_mesh`, a Device, or a tree of them for the
                 fields. None for the default device; "host" for NumPy feeds, or in a tree for
-                fields that stay NumPy arrays, such as texts.
+                fields that stay NumPy arrays, such as texts. `jreader.devices.ContextParallel`
+                around one of them splits sequences so that causal attention gives all devices
+                alike work.
             pmap: True (the local devices) or a list of D devices, for feeds of [D, n / D, ...].
             drop_last: Whether to leave out a short last batch. With False, it is padded with zeros,
                 and every feed carries a `mask`. None leaves it out, unless `.batch(n,

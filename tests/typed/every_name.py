@@ -9,6 +9,7 @@ import numpy as np
 
 import jreader
 from jreader import Pipeline
+from jreader.devices import ContextParallel
 from jreader.orders import key
 
 
@@ -124,6 +125,7 @@ with jreader.graceful_stop() as stopping:
 feeds = loader.steps(10)
 cursor: jreader.Cursor = feeds.cursor
 data, batch_at = jreader.as_function(batches)
+assert_type(ContextParallel("host").shards, int)
 assert_type(jreader.export(batches, platforms=["cpu"]), bytes)
 state, metrics = jreader.train(lambda total, feed: (total + 1, feed), 0, loader, progress=False)
 assert_type(state, int)

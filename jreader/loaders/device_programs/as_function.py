@@ -204,11 +204,7 @@ def as_function(
     plane = _plane(op.reader)
     samples = _fed(plane.length, op, remainder.last)
     placement = sharding_placement(sharding)
-    if placement.hosts:
-        raise ValueError(
-            f"{_CALL} puts all data on devices, and {described(sharding)} leaves some on the host: "
-            "give a Mesh, a Sharding or a Device, or use .load(sharding=...)."
-        )
+    _check_placement(placement, sharding)
     feeds = Feeds(feed_list, placement.canonical)
     columns = [_on_devices(column, placement) for column in leaves(plane.columns)]
     if not functions and plane.length and all(each.values is not None for each in columns):
@@ -216,6 +212,20 @@ def as_function(
     gathers, masked = tuple(each.gather for each in columns), remainder.last == "pad"
     batch_at = BatchAt(op.reader, op.sizes.sizes[0], functions, feeds, masked, samples, gathers)
     return placement.put(rebuilt(plane.columns, (each.tree for each in columns))), batch_at
+
+
+def _check_placement(placement: Placement, sharding: Any) -> None:
+    """Checks that data that are placed once, as they are, are what feeds are made of."""
+    if placement.hosts:
+        raise ValueError(
+            f"{_CALL} puts all data on devices, and {described(sharding)} leaves some on the host: "
+            "give a Mesh, a Sharding or a Device, or use .load(sharding=...)."
+        )
+    if placement.context:
+        raise ValueError(
+            f"{_CALL} and load(resident=True) gather feeds on the devices, and ContextParallel "
+            "reorders them on the way there: use .load(sharding=...), without resident=True."
+        )
 
 
 def _batch(pipeline: Reader[Any], found: Batching) -> batch[Any]:

@@ -39,7 +39,7 @@ class Resident:
         self.data, self.batch_at = as_function(
             batches,
             feed_list,
-            sharding=_everywhere(placement),
+            sharding=placement.context or _everywhere(placement),
             last="pad" if masked else None,
         )
         if self.batch_at.samples >= ENDLESS:
