@@ -1,6 +1,7 @@
 """Pictures from bytes: sizes, kinds of files, and what is wrong with some."""
 
 import io
+import re
 
 import numpy as np
 import pytest
@@ -138,6 +139,117 @@ def test_wrong_arguments_say_what_is_needed(data, size, says, error):
 def test_another_word_for_resample_is_refused():
     with pytest.raises(ValueError, match="'linear' or 'nearest'"):
         images.decode(b"", 3, resample="cubic")
+
+
+def grains(height, width, seed=0):
+    """A picture of every frequency that a JPEG keeps."""
+    small = np.random.default_rng(seed).integers(0, 256, (height // 6, width // 6, 3), np.uint8)
+    return np.asarray(Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC))
+
+
+def part(picture, box):
+    top, left, tall, wide = box
+    return picture[top : top + tall, left : left + wide]
+
+
+BOXES = [(0, 0, 1, 1), (0, 5, 16, 30), (33, 0, 61, 77), (90, 20, 31, 57), (0, 0, 121, 77)]
+JPEGS = {
+    "4:4:4": {"subsampling": 0},
+    "4:2:2": {"subsampling": 1},
+    "4:2:0": {"subsampling": 2},
+    "progressive": {"progressive": True},
+    "restarts": {"restart_marker_rows": 1},
+    "restarts, often": {"restart_marker_blocks": 2},
+}
+
+
+@pytest.mark.parametrize("options", JPEGS.values(), ids=JPEGS)
+def test_a_crop_is_that_part_of_the_whole_jpeg(options):
+    data = file_of(grains(121, 77), "JPEG", **options)
+    whole = images.decode(data)
+    for box in BOXES:
+        assert np.array_equal(images.decode(data, crop=box), part(whole, box))
+
+
+def test_a_crop_of_a_jpeg_with_more_behind_its_pixels_is_that_part():
+    data = file_of(grains(121, 77), "JPEG", quality=90)
+    commented = data[:-2] + b"\xff\xfe\x00\x06text" + data[-2:]
+    assert np.array_equal(
+        images.decode(commented, crop=BOXES[1]), part(images.decode(data), BOXES[1])
+    )
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP"])
+def test_a_crop_is_that_part_of_other_kinds(kind):
+    data = file_of(grains(121, 77), kind)
+    for box in BOXES:
+        assert np.array_equal(images.decode(data, crop=box), part(images.decode(data), box))
+
+
+@pytest.mark.parametrize("mode", ["L", "CMYK"])
+def test_a_crop_of_a_grey_or_cmyk_jpeg_is_rgb(mode):
+    data = file_of(grains(64, 48), "JPEG", mode)
+    whole = images.decode(data)
+    assert np.array_equal(images.decode(data, crop=(8, 3, 20, 30)), part(whole, (8, 3, 20, 30)))
+
+
+@pytest.mark.parametrize("resample", ["linear", "nearest"])
+@pytest.mark.parametrize("size", [20, 64, 150, (90, 60), 400])
+@pytest.mark.parametrize("box", [(0, 0, 300, 400), (37, 81, 163, 203), (250, 300, 111, 121)])
+def test_a_sized_crop_is_the_size_of_that_part(box, size, resample):
+    data = file_of(ramp(375, 500), "JPEG", quality=95)
+    alone = file_of(part(images.decode(data), box))
+    made = images.decode(data, size, crop=box, resample=resample)
+    assert made.shape[:2] == (size if isinstance(size, tuple) else (size, size))
+    assert close(made[..., :2], images.decode(alone, size, resample=resample)[..., :2], 1.5)
+
+
+def test_a_function_says_the_crop_of_each_size():
+    files = [file_of(grains(80 + 8 * n, 60), "JPEG") for n in range(3)]
+    seen = []
+
+    def lower_half(height, width):
+        seen.append((height, width))
+        return height // 2, 0, height // 2, width
+
+    made = images.decode_batch(files, (40, 60), crop=lower_half)
+    assert seen == [(80, 60), (88, 60), (96, 60)]
+    for number, picture in enumerate(made):
+        box = lower_half(*seen[number])
+        assert np.array_equal(picture, images.decode(files[number], (40, 60), crop=box))
+
+
+def test_what_lies_below_a_crop_is_not_decoded():
+    data = file_of(grains(320, 200), "JPEG")
+    zeros = data[: len(data) // 2] + bytes(len(data) // 4) + data[-len(data) // 4 :]
+    box = (0, 0, 90, 200)
+    assert np.array_equal(images.decode(zeros, crop=box), part(images.decode(data), box))
+    with pytest.raises(DamagedData):
+        images.decode(zeros)
+
+
+def test_a_truncated_jpeg_is_damaged_whatever_is_cropped():
+    data = file_of(grains(320, 200), "JPEG")
+    for cut in (len(data) // 8, len(data) // 2, len(data) - 2):
+        with pytest.raises(DamagedData, match="are truncated"):
+            images.decode(data[:cut], crop=(0, 0, 90, 200))
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+@pytest.mark.parametrize(
+    ("crop", "says", "error"),
+    [
+        ((0, 0, 41, 60), "of 40 x 60 pixels", ValueError),
+        ((-1, 0, 4, 4), "of 40 x 60 pixels", ValueError),
+        ((0, 0, 0, 4), "of 40 x 60 pixels", ValueError),
+        ((0, 0, 4), "(top, left, height, width)", TypeError),
+        (7, "(top, left, height, width)", TypeError),
+        (lambda height, width: (0, 0, height, width / 2), "whole numbers", TypeError),
+    ],
+)
+def test_a_crop_that_is_none_says_what_is_needed(kind, crop, says, error):
+    with pytest.raises(error, match=re.escape(says)):
+        images.decode(file_of(ramp(40, 60), kind), crop=crop)
 
 
 def test_a_batch_is_decoded_into_its_rows():
