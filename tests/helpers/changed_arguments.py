@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import soundfile
 from changed_programs import Scaled
 from chat_templates import CHARACTERS, CHATML, TOKENIZER, template
 from pyarrow import csv as pa_csv
@@ -136,6 +137,10 @@ def write_arrayrecord(name, values):
 
 def write_video(name, values):
     encode(name, "mpeg4", len(values), (16, 16))
+
+
+def write_audio(name, values):
+    soundfile.write(name, values / 100, 8000)
 
 
 def write_idx(name, values):
@@ -329,6 +334,19 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
             "types": (REFUSED, (None, {"n": "float32"})),
             "delimiter": (REFUSED, (",", ";")),
             "header": (REFUSED, (True, ["n", "m"])),
+            "store": (GOES_ON, STORE),
+        },
+    ),
+    "audio": (
+        of_files(
+            lambda paths, **options: jreader.audio(paths, **options).windows(1, drop_last=True),
+            "wav",
+            write_audio,
+        ),
+        {
+            "paths": paths("wav"),
+            "rate": (REFUSED, (8000, 16000)),
+            "mono": (WARNED, (True, False)),
             "store": (GOES_ON, STORE),
         },
     ),

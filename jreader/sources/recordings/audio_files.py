@@ -172,7 +172,7 @@ class audio(Recordings):
     kind = "audio"
     expected = "a sound"
     rate: int | None = whole(default=None, least=1)
-    mono: bool = flag(default=True)
+    mono: bool = flag(default=True, cursor="values")
 
     def __init__(
         self,
