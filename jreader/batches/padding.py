@@ -108,7 +108,7 @@ class Padding:
         columns: dict[Any, Any] = {}
         masks: dict[Any, Any] = {}
         _check_keys(samples)
-        fields = _values(samples)
+        fields = _values_by_field(samples)
         if self.alike:
             length = partial(_of_one_length, length, self._longest(fields, names))
         for name, values in fields.items():
@@ -251,7 +251,7 @@ def field_getters(first: Any) -> dict[Any, Callable[[Any], Any]]:
     return {name: attrgetter(name) for name in getattr(first, "_fields", parts)}
 
 
-def _values(samples: Sequence[Any]) -> dict[Any, list[Any]]:
+def _values_by_field(samples: Sequence[Any]) -> dict[Any, list[Any]]:
     """The values of each field of some samples, by its name."""
     fields = {}
     for name, field in field_getters(samples[0]).items():

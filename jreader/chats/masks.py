@@ -58,21 +58,21 @@ def edges_of(call: str, render: Callable[..., Tracked]) -> Edges:
             "{% endgeneration %} around what the assistant says, in the template."
         )
     header = text[parts[0].end : parts[1].begin].rstrip(" ")  # where there is no prompt for a reply
-    prompt = prompted[len(_alike(asked, prompted)) :] or header
+    prompt = prompted[len(_shared_begin(asked, prompted)) :] or header
     return str.__str__(prompt), str.__str__(marker.rstrip())  # plain, so that they travel
 
 
 def _marker(text: Tracked, parts: Sequence[Said]) -> str | None:
     """What stands behind replies, whether a question follows or not; None if that is unclear."""
     at_end = text[parts[3].end :]
-    shared = _alike(text[parts[1].end : parts[2].begin], at_end)
+    shared = _shared_begin(text[parts[1].end : parts[2].begin], at_end)
     if shared == at_end:
         return shared
     found = re.match(r"\s*<[^<>]+>", shared)  # the template writes more behind the last reply
     return found and found[0]
 
 
-def _alike(first: str, second: str) -> str:
+def _shared_begin(first: str, second: str) -> str:
     """What two texts begin with alike."""
     pairs = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
     return first[: len(list(pairs))]

@@ -229,7 +229,7 @@ def _of_jpeg(
 
 def _down_to(bottom: int, data: Any, sides: tuple[int, int], eighths: int) -> Array:
     """A JPEG so many eighths as large, down to a row of it at least."""
-    short, height = _shortened(data, bottom, sides[0])
+    short, height = _cut_below(data, bottom, sides[0])
     rows, columns = -(-height * eighths // 8), -(-sides[1] * eighths // 8)
     image = np.empty((rows, columns, 3), np.uint8)
     try:
@@ -267,7 +267,7 @@ def _box(crop: Any, height: int, width: int) -> Box:
     return top, left, tall, wide
 
 
-def _shortened(data: Any, bottom: int, height: int) -> tuple[Any, int]:
+def _cut_below(data: Any, bottom: int, height: int) -> tuple[Any, int]:
     """A JPEG that says that it ends soon below a row, and after how many rows.
 
     libjpeg decodes what the header says, and then looks for the end of the file. Colours are

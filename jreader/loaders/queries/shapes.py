@@ -148,8 +148,7 @@ def _lengths(
                 "lengths that batches may have, as .padded_batch(n, to=[128, 256, 512]), or "
                 ".bucket([128, 256, 512], batch_size=n)."
             )
-        each = zip if op.same_length else product  # of one length, all fields have the same ones
-        return set(product(each(*filter(None, every)), op.sizes.sizes))
+        return set(product(product(*filter(None, every)), op.sizes.sizes))
     return _known_lengths(plane, op, names, loading)
 
 
@@ -163,13 +162,11 @@ def _known_lengths(
     bare = branches(plane.columns) is None
     ends = np.array([*op.sizes.ends(0, fed)])
     begins = np.append(0, ends[:-1])
-    found: list[Any] = [lengths_of(plane, None if bare else name) for name in names]
-    if op.same_length:
-        found = [np.max(found, 0)] * len(found)
     lengths = []
-    for name, each in zip(names, found, strict=True):
-        longest = np.maximum.reduceat(each[:fed], begins).tolist()
-        lengths.append([op.length_for(name, (length,)) for length in longest])
+    for name in names:
+        found: Any = lengths_of(plane, None if bare else name)
+        longest = np.maximum.reduceat(found[:fed], begins).tolist()
+        lengths.append([op.length_for(name, (each,)) for each in longest])
     rows = (
         op.sizes.at(low) if loading.pads else high - low
         for low, high in zip(begins.tolist(), ends.tolist(), strict=True)

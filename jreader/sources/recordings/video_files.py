@@ -19,7 +19,7 @@ from jreader.sources.recordings.recorded import Measured, Open, Recordings
 from jreader.sources.recordings.video_frames import HEAD, VideoDecoder, frames_in, pyav
 
 
-def _checked_size(call: str, size: Any) -> tuple[int, int]:
+def _checked_sides(call: str, size: Any) -> tuple[int, int]:
     sides = size if isinstance(size, (tuple, list)) else (size, size)
     if len(sides) != 2:
         raise ValueError(f"{call} needs pixels, or (height, width), not {size!r}.")
@@ -73,7 +73,7 @@ class video(Recordings):
     kind = "video"
     expected = "a video file"
     size: tuple[int, int] | None = argument(
-        _checked_size, default=None, named=True, cursor="values"
+        _checked_sides, default=None, named=True, cursor="values"
     )
     every: int = whole(default=1, least=1)
 
