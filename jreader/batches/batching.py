@@ -55,7 +55,7 @@ class Batching:
     by_batch: bool = False
     opaque: bool = field(default=False, compare=False)
 
-    @property
+    @cached_property
     def counted(self) -> batch[Any] | None:
         """The `batch`, if positions count its samples; else None."""
         return self.op if self.by_sample else None

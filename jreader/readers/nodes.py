@@ -144,7 +144,8 @@ class Node(Generic[T]):
 
     def resolved(self, draws: Draws) -> Mapping[str, Any]:
         """The fields that a pass fills in with numbers that it draws: a missing seed, say."""
-        return {"seed": draws.seed()} if field_value(self, "seed", 0) is None else {}
+        missing = getattr(self, "seed", 0) is None and "seed" in declared_names(self)
+        return {"seed": draws.seed()} if missing else {}
 
     @cached_property
     def input_readers(self) -> tuple[Reader[Any], ...]:
@@ -292,7 +293,9 @@ def _is_default(field: Field[Any], value: object) -> bool:
 def own_pass(reader: Reader[T]) -> Callable[[], Iterable[T]] | None:
     """The `__iter__` or `__call__` of a subclass that overrides it but not `start`; else None."""
     kind = type(reader)
-    if not isinstance(reader, Node) or stands_for(kind, "start", "__call__", "__iter__"):
+    if not isinstance(reader, Node) or "start" in vars(kind):  # as in most: no call is made
+        return None
+    if stands_for(kind, "start", "__call__", "__iter__"):
         return None
     name = "__iter__" if stands_for(kind, "__iter__", "__call__") else "__call__"
     own: Callable[[], Iterable[T]] = getattr(reader, name)
@@ -312,7 +315,8 @@ def with_reader(node: Node[Any], reader: Reader[Any]) -> Node[Any]:
 
 def declares(reader: Node[Any], name: str) -> bool:
     """Whether a class attribute, or a method, still holds: no subclass overrides the pass alone."""
-    return stands_for(type(reader), name, "start", "__call__", "__iter__")
+    kind = type(reader)
+    return name in vars(kind) or stands_for(kind, name, "start", "__call__", "__iter__")
 
 
 def plane_of(reader: Reader[Any]) -> Plane | None:

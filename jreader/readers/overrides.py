@@ -7,19 +7,7 @@ whether to use them, for data sets, samplers and ops.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, TypeVar, cast
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _cached(fn: F) -> F:
-    """`fn` with a cache, and its own type: mypy takes no class for a Hashable."""
-    return cast("F", lru_cache(1024)(fn))
-
-
-@_cached  # plans ask this hundreds of times
 def stands_for(kind: type, short: str, *spelled: str) -> bool:
     """Whether `short` is defined in the class that defines `spelled`, or in a subclass of it.
 
