@@ -15,7 +15,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -278,7 +278,7 @@ class Recipe:
         if op in (jreader.sliding_window, jreader.group_by) and gives_batches(readers[0]):
             readers[0] = jreader.unbatch(readers[0])
         if op in (jreader.mix, select, fixed_order):
-            known = length(self.below[0].build())
+            known = length(self.below[0].untold.build())
             return (
                 mixed(readers, **given)
                 if op is jreader.mix
@@ -294,6 +294,12 @@ class Recipe:
         if variadic.kind is variadic.VAR_POSITIONAL:
             return op(*first, *readers, **given)
         return op(*first, readers, **given)
+
+    @property
+    def untold(self) -> Recipe:
+        """The recipe whose filters do not tell how many samples they leave (`movers.told`)."""
+        below = tuple(part.untold for part in self.below)
+        return replace(self, op=getattr(self.op, "tells_of", self.op), below=below)
 
     @property
     def seeded(self) -> bool:

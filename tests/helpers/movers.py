@@ -101,6 +101,9 @@ def filter(fn, reader, keep):  # noqa: A001  # recipes know ops by their names
         return told(left, sum(1 for _ in left()))
 
 
+filter.tells_of = jreader.filter
+
+
 @op
 class told(Node):
     """The samples of a reader of so many."""
@@ -182,7 +185,13 @@ def _of_arrays(recipe):
     return all(isinstance(column, (np.ndarray, Joined)) for column in columns)
 
 
-moving_arrays = moving.filter(_of_arrays)
+def _over_arrays(recipe):
+    """The recipe over arrays alone, of which more plans are of arrays."""
+    leaf = recipe.leaf and replace(recipe.leaf, form=recipe.leaf.form.partition(",")[0])
+    return replace(recipe, leaf=leaf, below=tuple(map(_over_arrays, recipe.below)))
+
+
+moving_arrays = deeper(MOVERS, 4).map(_over_arrays).filter(moves).filter(_of_arrays)
 
 
 moving_alike = moving.filter(lambda recipe: all(map(_alike, leaves(indexed(fast(recipe)).columns))))
