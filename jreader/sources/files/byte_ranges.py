@@ -198,8 +198,9 @@ class FileObject(io.RawIOBase):
     def read(self, size: int | None = -1, /) -> bytes:
         """The next bytes, fewer at the end only; all that are left for -1."""
         left = max(self.file.size - self.at, 0)
+        many = left if size is None or size < 0 else min(size, left)
         try:
-            data = self.file.read(self.at, left if size is None or size < 0 else min(size, left))
+            data = self.file.read(self.at, many) if many else b""
         except Exception as error:
             self.error = error
             raise
