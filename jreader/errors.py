@@ -216,6 +216,22 @@ def warn_of_many(number: int, kind: str, each: int) -> None:
         )
 
 
+def check_sides(call: str, size: Any) -> tuple[int, int]:
+    """Returns a height and a width in pixels, where one number is both.
+
+    >>> check_sides("decode(data, size)", 224)
+    (224, 224)
+    >>> check_sides("decode(data, size)", (1, 2, 3))
+    Traceback (most recent call last):
+    TypeError: decode(data, size) needs a number of pixels, or (height, width), not (1, 2, 3).
+    """
+    sides = size if isinstance(size, (tuple, list)) else (size, size)
+    if len(sides) != 2:
+        raise TypeError(f"{call} needs a number of pixels, or (height, width), not {size!r}.")
+    height, width = (check_number(call, side, 1) for side in sides)
+    return height, width
+
+
 def check_flag(call: str, value: object) -> bool:
     """Returns `value` as a bool, or raises TypeError if it is not one.
 

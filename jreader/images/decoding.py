@@ -21,7 +21,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from jreader.errors import DamagedData
+from jreader.errors import DamagedData, check_sides
 from jreader.extras import extra
 from jreader.readers import described
 from jreader.readers.columns import Array
@@ -85,7 +85,7 @@ def decode(
             fill the memory: set that to a larger number, or to None.
     """
     _check_arguments(data, resample)
-    return _picture(data, None if size is None else whole_sides(_SIZE, size), crop, resample)
+    return _picture(data, None if size is None else check_sides(_SIZE, size), crop, resample)
 
 
 def decode_batch(
@@ -121,7 +121,7 @@ def decode_batch(
             "or size=(height, width)."
         )
     _check_arguments(b"", resample)
-    wanted = whole_sides(_SIZE, size)
+    wanted = check_sides(_SIZE, size)
     shape = (*wanted, 3)
     if out is None:
         out = np.empty((len(data), *shape), np.uint8)
@@ -167,16 +167,6 @@ def _check_arguments(data: Any, resample: Any) -> None:
         raise TypeError(f"data of {_CALL} needs the bytes of a file, not {described(data)}{hint}.")
     if resample not in ("linear", "nearest"):
         raise ValueError(f"resample of {_CALL} needs 'linear' or 'nearest', not {resample!r}.")
-
-
-def whole_sides(call: str, size: Any) -> tuple[int, int]:
-    """The height and width that are wanted, where one number is both."""
-    sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    if len(sides) != 2 or not _all_whole(sides):
-        raise TypeError(f"{call} needs a whole number of pixels, or (height, width), not {size!r}.")
-    if min(sides) < 1:
-        raise ValueError(f"{call} needs at least 1 pixel, not {size!r}.")
-    return int(sides[0]), int(sides[1])
 
 
 def _all_whole(numbers: Sequence[Any]) -> bool:

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from jreader.errors import check_number, noting
-from jreader.images.decoding import decode, sides_of, stretched, whole_sides
+from jreader.errors import check_number, check_sides, noting
+from jreader.images.decoding import decode, sides_of, stretched
 from jreader.readers import described, set_fields
 from jreader.readers.columns import Array
 from jreader.readers.made_rows import MadeRows
@@ -79,14 +79,14 @@ class image_text:
         for name, least in (("image_token", 0), ("patch", 1), ("merge", 1)):
             check_number(f"{name} of {_CALL}", getattr(self, name), least)
         unit = self.patch * self.merge
-        low, high = whole_sides(f"pixels of {_CALL}", self.pixels)
+        low, high = check_sides(f"pixels of {_CALL}", self.pixels)
         if high < max(low, unit**2):
             raise ValueError(
                 f"pixels of {_CALL} needs (fewest, most), and as the most at least {unit**2}, "
                 f"which is one token, not {self.pixels!r}."
             )
         if self.sizes is not None:
-            sizes = [whole_sides(f"sizes of {_CALL}", size) for size in self.sizes]
+            sizes = [check_sides(f"sizes of {_CALL}", size) for size in self.sizes]
             if not sizes or any(side % unit for size in sizes for side in size):
                 needed = f"sides that are multiples of patch x merge = {unit}"
                 raise ValueError(f"sizes of {_CALL} needs {needed}, not {self.sizes!r}.")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from io import BufferedReader
-from typing import Any
 
 import numpy as np
 
-from jreader.errors import check_number
+from jreader.errors import check_sides
 from jreader.readers import argument, op, whole
 from jreader.readers.columns import Array
 from jreader.sources.files.block_store import Store
@@ -17,14 +16,6 @@ from jreader.sources.files.file_readers import Paths
 from jreader.sources.files.set_indices import SetIndex
 from jreader.sources.recordings.recorded import Measured, Open, Recordings
 from jreader.sources.recordings.video_frames import HEAD, VideoDecoder, frames_in, pyav
-
-
-def _checked_sides(call: str, size: Any) -> tuple[int, int]:
-    sides = size if isinstance(size, (tuple, list)) else (size, size)
-    if len(sides) != 2:
-        raise ValueError(f"{call} needs pixels, or (height, width), not {size!r}.")
-    height, width = (check_number(call, side, 1) for side in sides)
-    return height, width
 
 
 @op
@@ -63,18 +54,16 @@ class video(Recordings):
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
         ValueError: `size` or `every` is less than 1; or, when a pass begins, the sizes of frames
             differ, and `size` is None.
-        DamagedData: A file is truncated, or no video, or its frames would not fit into memory
-            (`JREADER_UNPACKED_LIMIT`), when a pass begins; or a frame is damaged, as far as the
-            decoder notices, when it is reached.
+        DamagedData: A file is truncated (as far as it says how long it is: MPEG-TS does not), or no
+            video, or its frames would not fit into memory (`JREADER_UNPACKED_LIMIT`), when a pass
+            begins; or a frame is damaged, as far as the decoder notices, when it is reached.
     """
 
     shown_call = "video(paths, size, every)"
     suffixes = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".webm")
     kind = "video"
     expected = "a video file"
-    size: tuple[int, int] | None = argument(
-        _checked_sides, default=None, named=True, cursor="values"
-    )
+    size: tuple[int, int] | None = argument(check_sides, default=None, named=True, cursor="values")
     every: int = whole(default=1, least=1)
 
     def __init__(
@@ -96,12 +85,8 @@ class video(Recordings):
         """How many frames of each file are read, and what one is."""
         heads = index.values[index.begins[:-1, None] + np.arange(HEAD)]
         sides, many = heads[:, :2], heads[:, -2]
-        if self.size is None and len(odd := np.flatnonzero((sides != sides[0]).any(1))):
-            (h, w), (high, wide) = sides[0], sides[odd[0]]
-            raise ValueError(
-                f"{self.shown_call} needs frames of one size, and {self.paths[0]} has {h} x {w} "
-                f"pixels, {self.paths[odd[0]]} {high} x {wide}: give size=(height, width)."
-            )
+        if self.size is None:
+            self.check_same(sides, "size of frames", "size=(height, width)")
         shape = self.size or tuple(sides[0].tolist())
         return -(-many // self.every), ((*shape, 3), np.uint8)
 
