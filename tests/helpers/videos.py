@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import nullcontext
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ def encode(
     reordered: int | None = None,
     turned: tuple[Any, ...] | None = None,
     container: dict[str, str] | None = None,
+    piped: bool = False,
 ) -> Any:
     """Writes a video file, and returns its path.
 
@@ -57,9 +59,14 @@ def encode(
         reordered: How many frames in a row may refer to later ones.
         turned: The angle, and whether frames are mirrored, left to right and upside down.
         container: Options of the muxer.
+        piped: Whether the muxer cannot go back to write how large the file has become.
     """
     av = pytest.importorskip("av")
-    with av.open(str(path), "w", options=container or {}) as out:
+    kind = {"mkv": "matroska"}.get(path.suffix[1:], path.suffix[1:]) if piped else None
+    with (
+        _Pipe(path) if piped else nullcontext(str(path)) as target,
+        av.open(target, "w", format=kind, options=container or {}) as out,
+    ):
         stream = out.add_stream(codec, rate=RATE, options=options or {})
         stream.height, stream.width = size
         stream.pix_fmt, stream.gop_size = colors, group
@@ -75,6 +82,20 @@ def encode(
             out.mux(stream.encode(frame))
         out.mux(stream.encode(None))
     return path
+
+
+class _Pipe:
+    """A file that is written from its beginning to its end."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = path.open("wb")
+        self.write = self.file.write
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
 
 
 def decoded(path: Any) -> list[np.ndarray]:

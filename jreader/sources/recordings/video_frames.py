@@ -101,18 +101,45 @@ class _Film:
         counted = "mp4" in self.container.format.name
         self.least = len(self.stream.index_entries) if counted else 0
 
+    def __del__(self) -> None:
+        """Closes it, which is in a cycle: garbage of few objects, and many bytes."""
+        if hasattr(self, "container"):
+            self.container.close()
+
     def packets(self) -> Any:
         """The packets from here on; the last one has no bytes, and ends the decoding."""
         return self.container.demux(self.stream)
+
+
+def _stated_size(stream: BufferedReader) -> int:
+    """How many bytes Matroska, WebM and AVI say that a file has, at least.
+
+    FFmpeg takes one that was cut off for one that ends there.
+    """
+    at = 0
+    for name in (b"\x1aE\xdf\xa3", b"\x18S\x80g"):  # of EBML: a head, and all the rest
+        stream.seek(at)
+        head = stream.read(12).ljust(12, b"\xff")
+        width = 9 - head[4].bit_length()  # of the size that follows
+        size = int.from_bytes(head[4 : 4 + width]) % (1 << 7 * width)
+        if head.startswith(name) and size + 1 < 1 << 7 * width:  # else it was not known
+            at += 4 + width + size
+    stream.seek(at)
+    while (head := stream.read(8)).startswith(b"RIFF") and head[4:] != b"\xff" * 4:
+        at += 8 + int.from_bytes(head[4:], "little")
+        stream.seek(at)
+    return at
 
 
 def frames_in(stream: BufferedReader) -> FrameIndex:
     """Finds the frames of a file: demuxes all of it, and decodes as much as it has to.
 
     Raises:
-        EOFError: Fewer packets come than the header says.
+        EOFError: Fewer bytes or packets come than the header says.
         ValueError: There is no video, no frame, or one that is turned by less than a quarter.
     """
+    if (stated := _stated_size(stream)) > (size := stream.seek(0, SEEK_END)):
+        raise EOFError(f"its header says {stated:,} bytes, and {size:,} are there")
     film, packets, picture = _Film(stream), list[_Packet](), None
     for packet in film.packets():
         if packet.size:
@@ -122,7 +149,6 @@ def frames_in(stream: BufferedReader) -> FrameIndex:
     if film.least > len(packets):
         raise EOFError(f"only {len(packets):,} of {film.least:,} frames are there")
     times = _shown(film, packets)
-    film.container.close()
     if picture is None or None in times:
         raise ValueError("it has no frames, or frames without presentation times")
     turns, sides = _turns(picture), (picture.height, picture.width)
@@ -183,10 +209,10 @@ class VideoDecoder(Recording):
         self, stream: BufferedReader, written: Array, every: int, size: tuple[int, int] | None
     ) -> None:
         self.frames, self.every, self.size = FrameIndex.read(written), every, size
-        times = self.frames.times.tolist()
         # decoders notice more if they may not go on; of other codecs, some that should would not
-        self._film = _Film(stream, strict=len(times) == len(self.frames.keys))
-        self._numbers = dict(zip(times, range(len(times)), strict=True))
+        self._film = _Film(stream, strict=len(self.frames.times) == len(self.frames.keys))
+        height, width = self.frames.sides
+        self.held = 16 * height * width  # a decoder holds the pictures to which others refer
         self._coming: Iterator[Any] = iter(())
         self._next = -_NEAR  # the number of the frame that comes next
         self._reformat = self._film.av.video.reformatter.VideoReformatter().reformat
@@ -203,7 +229,7 @@ class VideoDecoder(Recording):
             EOFError: It does not come.
             ValueError: The decoder says that it is damaged.
         """
-        keys = self.frames.keys
+        times, keys = self.frames.times, self.frames.keys
         key = max(int(keys.searchsorted(number, "right")) - 1, 0)
         begins: list[int | None] = [key, max(key - 1, 0), 0]
         if keys[key] - _NEAR <= self._next <= number:
@@ -213,15 +239,15 @@ class VideoDecoder(Recording):
                 self._next = int(keys[begin])
                 self._begin(int(self.frames.key_times[begin]))
             for frame in self._coming:
-                at = self._numbers.get(frame.pts, -1)
-                if at > self._next:
-                    break  # this was no frame to begin with
-                if at == self._next:
+                at = self._next
+                if frame.pts == times[at]:
                     if frame.is_corrupt:
                         raise ValueError(f"frame {at:,} is damaged")
                     self._next += 1
                     if at == number:
                         return frame
+                elif frame.pts in times[at:]:
+                    break  # this was no frame to begin with
         raise EOFError(f"frame {number:,} does not come out of the decoder")
 
     def _begin(self, time: int) -> None:

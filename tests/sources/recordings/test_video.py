@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from itertools import product
 from pathlib import Path
@@ -133,7 +134,7 @@ def test_frames_cover_the_size_and_the_middle_is_cut_out(turned, tmp_path):
 def test_files_of_several_sizes_need_a_size(tmp_path):
     encode(tmp_path / "a.mp4", many=2)
     encode(tmp_path / "b.mp4", many=3, size=(64, 48))
-    with pytest.raises(ValueError, match=r"a\.mp4 has 32 x 48 .*b\.mp4 64 x 48: give size="):
+    with pytest.raises(ValueError, match=r"a\.mp4 has 32 x 48, .*b\.mp4 64 x 48: type size="):
         list(video(tmp_path)())
     assert [frames.shape for frames in whole(video(tmp_path, size=24))] == [
         (2, 24, 24, 3),
@@ -145,7 +146,7 @@ def test_files_of_several_sizes_need_a_size(tmp_path):
     ("given", "error", "said"),
     [
         ({"size": 0}, ValueError, "size of video"),
-        ({"size": (1, 2, 3)}, ValueError, "height, width"),
+        ({"size": (1, 2, 3)}, TypeError, "height, width"),
         ({"size": 2.5}, TypeError, "size of video"),
         ({"every": 0}, ValueError, "needs a whole number of at least 1"),
     ],
@@ -162,6 +163,41 @@ def test_a_file_that_is_cut_off_is_an_error_that_names_it(left, tmp_path):
     path.write_bytes(data[: int(len(data) * left)])
     with pytest.raises(DamagedData, match=r"a\.mp4 is truncated, or not a video"):
         list(video(path)())
+
+
+@pytest.mark.parametrize("left", [0.3, 0.6, 0.95])
+@pytest.mark.parametrize("name", ["h264.mkv", "vp9.webm", "mpeg4.avi", "mjpeg.avi"])
+def test_a_file_that_says_its_size_is_not_read_if_it_is_cut_off(name, left, tmp_path):
+    path = encode(tmp_path / name, **FILES[name])
+    data = path.read_bytes()
+    path.write_bytes(data[: int(len(data) * left)])
+    said = rf"is truncated, .*: its header says {len(data):,} bytes, and {path.stat().st_size:,} "
+    with pytest.raises(DamagedData, match=said):
+        list(video(path)())
+
+
+@pytest.mark.parametrize("name", ["h264.mkv", "vp9.webm", "mpeg4.avi"])
+def test_a_file_that_was_written_to_a_pipe_does_not_say_its_size(name, tmp_path):
+    path = encode(tmp_path / name, **FILES[name], piped=True)
+    assert b"\xff" * 4 in path.read_bytes()[:100]
+    check_every_frame(path)
+
+
+def test_a_film_that_is_let_go_of_is_closed_before_garbage_is_collected(tmp_path):
+    frames = indexed(video(encode(tmp_path / "a.mp4"))).columns["video"].values
+    before, _ = films_in_memory(), gc.disable()
+    try:
+        frames[3:5]
+        assert films_in_memory() == before + 1
+        frames._free.clear()
+        assert films_in_memory() == before
+    finally:
+        gc.enable()
+
+
+def films_in_memory():
+    """How many files of FFmpeg there are, garbage included."""
+    return sum(type(each).__name__ == "InputContainer" for each in gc.get_objects())
 
 
 def test_a_file_of_another_format_is_an_error_that_names_it(tmp_path):
