@@ -19,6 +19,8 @@ DECODED: list[tuple[int, int]] = []
 class Bytes:
     """A recording of pairs of bytes, of which one thread at a time may read."""
 
+    held = 1 << 20
+
     def __init__(self, stream, known):
         self.stream, self.known, self.turn = stream, known, threading.Lock()
 

@@ -49,6 +49,8 @@ def looked_at(stream: Any) -> Array:
         said = re.search(r"data : (\d+) \(should be (\d+)\)", sound.extra_info)
         if said and int(said[2]) < int(said[1]) < _STREAMED:
             raise EOFError(f"its header says {said[1]} bytes, and {said[2]} follow")
+        if sound.frames > 1 << 62:  # as libsndfile says of a FLAC that was written to a pipe
+            raise ValueError("its header has no length: type ffmpeg -i in.flac out.flac")
         last = sound.frames - (_last_page(stream) if sound.format == "OGG" else 0)
         return np.array([sound.frames, sound.samplerate, sound.channels, last])
 
@@ -56,11 +58,11 @@ def looked_at(stream: Any) -> Array:
 def _last_page(stream: Any) -> int:
     """How many frames the last page of an Ogg file has."""
     stream.seek(max(stream.seek(0, io.SEEK_END) - (1 << 17), 0))  # a page has 1 << 16 at the most
-    tail = stream.read()
-    before, last = [page.start() for page in re.finditer(b"OggS\\0", tail)][-2:]
-    if not tail[last + 5] & 4:
+    tail = stream.read(1 << 17)  # all that are left would be read by parts
+    pages = [page.start() for page in re.finditer(b"OggS\\0", tail)][-2:]
+    if len(pages) < 2 or not tail[pages[1] + 5] & 4:
         raise EOFError("it ends before its last page")
-    ends = [int.from_bytes(tail[page + 6 : page + 14], "little") for page in (before, last)]
+    ends = [int.from_bytes(tail[page + 6 : page + 14], "little") for page in pages]
     return ends[1] - ends[0]
 
 
@@ -78,6 +80,8 @@ class Sound:
         rate: The rate at which frames are given; None for its own.
         mono: Whether the mean of its channels is given.
     """
+
+    held = 1 << 23
 
     def __init__(self, stream: Any, known: Array, rate: int | None, *, mono: bool) -> None:
         """Opens it."""
@@ -193,9 +197,9 @@ class audio(Recordings):
         """How many frames files have at the rate that is wanted, and the shape of one."""
         frames, rates, channels, _ = index.values.reshape(-1, 4).T
         if self.rate is None:
-            self._check_same(rates, "frames a second", "rate=16000, to resample them")
+            self.check_same(rates, "number of frames a second", "rate=16000, to resample them")
         if not self.mono:
-            self._check_same(channels, "channels", "mono=True, for the mean of them")
+            self.check_same(channels, "number of channels", "mono=True, for the mean of them")
         shape = () if self.mono else (int(channels[0]),)
         return resampled_length(frames, rates, self.rate or rates), (shape, np.float32)
 
@@ -229,19 +233,12 @@ class audio(Recordings):
                 reader of clips already.
             ValueError: A clip has less than one frame.
         """
-        if seconds is not None and self.rate and size is None:
-            size, stride = round(seconds * self.rate), stride and round(stride * self.rate)
+        rate = self.rate if size is None else None
+        if rate and isinstance(seconds, (int, float, np.floating)) and np.isfinite(seconds):
+            size, stride = round(seconds * rate), stride and round(stride * rate)
         elif seconds is not None or size is None:
             raise TypeError(
                 f"windows(...) of {self!r} needs a size in frames, or seconds=2.0 and the rate to "
                 f"count them in, as in audio(paths, rate=16000).windows(seconds=2.0)."
             )
         return super().windows(size, stride=stride, drop_last=drop_last)
-
-    def _check_same(self, values: Array, what: str, needed: str) -> None:
-        """Raises ValueError unless all files have one value."""
-        if other := int((values != values[0]).argmax()):
-            raise ValueError(
-                f"{self.shown_call} needs files of one number of {what}, and {self.paths[0]} has "
-                f"{values[0]:,}, {self.paths[other]} {values[other]:,}: type {needed}."
-            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import prod
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -25,12 +25,18 @@ from jreader.sources.files.kept_indices import FileIndex
 from jreader.sources.files.set_indices import SetIndex
 from jreader.sources.files.stored_files import Latest
 
-_OPEN = 64  # recordings that stay open: to open one may cost as much as to decode a second of it
+_OPEN = 1 << 29  # bytes held by recordings that stay open: opening may cost as much as a second
 _AT_ONCE = 1 << 20  # bytes that are decoded at once where clips are wanted one by one
 
 
 class Recording(Protocol):
-    """A recording that is open; one thread at a time reads from it."""
+    """A recording that is open; one thread at a time reads from it.
+
+    Attributes:
+        held: About how many bytes it holds while it is open.
+    """
+
+    held: int
 
     def read(self, first: int, out: Array) -> None:
         """Fills `out` with the frames from `first` on; what it raises becomes DamagedData."""
@@ -112,8 +118,9 @@ class Frames(ArrayColumn):
                 recording = self._open(io.BufferedReader(raw, file.near), known)
             recording.read(first, out)
         self._free[number] = raw, recording
-        while len(self._free) > _OPEN:
-            self._free.popitem(last=False)
+        while len(self._free) > max(_OPEN // recording.held, 1):
+            with suppress(KeyError):  # another thread was quicker
+                self._free.popitem(last=False)
 
 
 class Clips(Column):
@@ -177,6 +184,8 @@ def decoding(raw: FileObject, expected: str, said: str = "") -> Iterator[None]:
         raise
     except Exception as error:  # a decoder in C may hide what a read has raised
         raise raw.error or damaged(raw.file.path, expected, f"{said}{error}") from error
+    if raw.error is not None:  # and may take it for the end of the file
+        raise raw.error
 
 
 @op
@@ -237,6 +246,21 @@ class Recordings(FileReader[Any], FileTable[Any]):
                 self.made_at,
             )
         return clips
+
+    def check_same(self, values: Array, what: str, needed: str) -> None:
+        """Raises ValueError unless all files have the same.
+
+        Args:
+            values: What each file has.
+            what: What that is, as in "number of channels".
+            needed: What to type if they differ.
+        """
+        if other := int((values != values[0]).reshape(len(values), -1).any(axis=1).argmax()):
+            said = [" x ".join(map("{:,}".format, np.ravel(values[at]))) for at in (0, other)]
+            raise ValueError(
+                f"{self.shown_call} needs files of one {what}, and {self.paths[0]} has {said[0]}, "
+                f"{self.paths[other]} {said[1]}: type {needed}."
+            )
 
     def windows(self, size: int, *, stride: float | None = None, drop_last: bool = False) -> Any:
         """A reader of clips of `size` frames.

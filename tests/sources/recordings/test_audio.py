@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain, repeat
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from sound_files import FORMATS, sound, write_sound
 
 from jreader import DamagedData, Pipeline, audio
 from jreader.readers import indexed
+from jreader.sources.files.byte_ranges import LocalFile
 from jreader.sources.recordings.audio_files import resampled_length
 
 soundfile = pytest.importorskip("soundfile")
@@ -103,6 +105,39 @@ def test_a_sound_that_was_cut_off_is_named(folder, tmp_path, suffix):
         list(audio(path).windows(1000, drop_last=True)())
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # cffi's news
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_read_that_fails_is_not_the_end_of_a_sound(suffix, folder, monkeypatch):
+    frames, read, failed = len(whole(folder / f"a.{suffix}")), LocalFile.read, 0
+    for good in range(9):
+        answers = chain(repeat(read, good), [None], repeat(read))  # a disk that fails once
+        monkeypatch.setattr(LocalFile, "read", lambda *asked, each=answers: next(each)(*asked))
+        try:
+            (sample,) = audio(folder / f"a.{suffix}")()
+        except TypeError as error:
+            failed += "'NoneType' object is not callable" in str(error)
+        else:
+            assert len(sample["audio"]) == frames
+    assert failed
+
+
+def test_the_end_of_an_ogg_is_read_at_once(server, quick, tmp_path):
+    path = write_sound(soundfile, tmp_path / "a.ogg", sound(60, 16000), 16000)
+    server.put(path.name, path.read_bytes())
+    assert len(Pipeline(audio(f"{server.url}/{path.name}").windows(100, drop_last=True))) == 9600
+    assert len(server.tries()) <= 3
+    assert path.stat().st_size > 1 << 17
+
+
+def test_a_flac_that_does_not_know_its_length_says_what_to_type(tmp_path):
+    path = write_sound(soundfile, tmp_path / "a.flac", sound(0.1, 8000), 8000)
+    data = bytearray(path.read_bytes())
+    data[21:26] = (data[21] & 0xF0).to_bytes(1) + bytes(4)  # as encoders write it to a pipe
+    path.write_bytes(data)
+    with pytest.raises(DamagedData, match=r"a\.flac .*has no length: .*ffmpeg -i in\.flac"):
+        list(audio(path, rate=16000)())
+
+
 @pytest.mark.parametrize("data", [b"", b"no sound at all" * 9])
 def test_what_is_no_sound_is_named(tmp_path, data):
     (tmp_path / "a.wav").write_bytes(data)
@@ -130,7 +165,9 @@ def test_sounds_of_different_rates_or_channels_say_what_to_type(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"size": 3, "seconds": 1.0}, {"seconds": 1.0}], ids=["nothing", "both", "no rate"]
+    "given",
+    [{}, {"size": 3, "seconds": 1.0}, {"seconds": 1.0}, {"seconds": "1"}, {"seconds": np.nan}],
+    ids=["nothing", "both", "no rate", "a text", "no number"],
 )
 def test_clips_need_a_size_or_seconds_at_a_rate(folder, given):
     rate = None if given == {"seconds": 1.0} else 16000

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from byte_recordings import DECODED, FOLDER, byte_recordings, clips_recorded, recorded
+from byte_recordings import DECODED, FOLDER, Bytes, byte_recordings, clips_recorded, recorded
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -122,6 +122,15 @@ def test_a_recording_that_cannot_be_looked_at_is_named(tmp_path):
     (tmp_path / "000-6.pairs").write_bytes(b"")
     with pytest.raises(DamagedData, match=r"000-6\.pairs is truncated, or not a file of pairs"):
         list(byte_recordings(reader.paths)())
+
+
+@pytest.mark.parametrize(("held", "still_open"), [(1 << 24, 32), (1 << 28, 2), (1 << 40, 1)])
+def test_as_many_recordings_stay_open_as_memory_allows(held, still_open, monkeypatch):
+    monkeypatch.setattr(Bytes, "held", held)
+    frames = indexed(recorded([2] * 70)).columns["pairs"].values
+    for number in range(70):
+        frames.read(number, 0, np.empty((2, 2), np.uint8))
+    assert len(frames._free) == still_open
 
 
 def test_a_file_that_was_replaced_is_an_error(tmp_path):
