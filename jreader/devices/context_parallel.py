@@ -134,16 +134,22 @@ class ContextParallel:
         if (self.axis,) not in behind:
             return SLICES
         axis = rows + 1 + behind.index((self.axis,))
+        if axis >= like.ndim:
+            raise FeedMismatch(
+                f"{_CALL} splits axis {axis} of {described(like)} along {self.axis!r}, and such a "
+                "field has none: give a tree of shardings, in which its own names other axes."
+            )
         shape, before = like.shape, (slice(None),) * axis
         every = [[(*before, cut) for cut in cuts] for cuts in self._cuts(shape[axis])]
         each = shape[axis] // self.shards
+        wide = max(each, 1)  # sequences may have no tokens
         staged = Staging(self.shards, (*shape[:axis], each, *shape[axis + 1 :]), like.dtype)
 
         def dealt(array: Array) -> Callable[[tuple[slice, ...]], Array]:
             made = staged(self.shards)
             for part, cuts in zip(made, every, strict=True):
                 np.concatenate([array[cut] for cut in cuts], axis, out=part)
-            return lambda at: made[(at[axis].start or 0) // each, *at[:axis], :, *at[axis + 1 :]]
+            return lambda at: made[(at[axis].start or 0) // wide, *at[:axis], :, *at[axis + 1 :]]
 
         return dealt
 
@@ -168,7 +174,7 @@ class ContextParallel:
 def _over(mesh: Mesh, axis: str) -> NamedSharding:
     """Rows split along the axis of a mesh that is meant for them, if there is one."""
     rows = next((name for name in mesh.axis_names if name in ("data", "batch")), None)
-    return NamedSharding(mesh, PartitionSpec(rows, axis))
+    return NamedSharding(mesh, PartitionSpec(rows, *{axis}.intersection(mesh.axis_names)))
 
 
 def _behind_rows(sharding: Any, rows: int) -> list[tuple[Any, ...]]:

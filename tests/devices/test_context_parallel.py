@@ -162,6 +162,12 @@ def test_fields_that_the_axis_does_not_split_behind_their_rows_stay_as_they_are(
             np.testing.assert_array_equal(feed[name], host[name])
 
 
+@in_each_order
+def test_sequences_without_tokens_are_dealt_like_others(order):
+    feed = first_feed({"x": np.zeros((ROWS, 0, 3), np.int32)}, split(2, order))
+    assert feed["x"].shape == (ROWS, 0, 3)
+
+
 def test_a_spec_means_the_mesh_of_the_line_that_it_is_written_on():
     with jax.set_mesh(mesh_of(4)):
         parts = ContextParallel(PartitionSpec(None, "context"), "striped")
@@ -204,6 +210,11 @@ def test_two_processes_deal_one_global_batch():
         (lambda: ContextParallel(mesh_of(2), "ring"), "needs 'zigzag' or 'striped', not 'ring'"),
         (lambda: ContextParallel(jax.devices()[0]), "needs fields that the axis 'context'"),
         (lambda: ContextParallel(NamedSharding(mesh_of(2), PartitionSpec("data"))), "or another"),
+        (lambda: ContextParallel(mesh_of(2), axis="sequence"), "or another axis="),
+        (
+            lambda: first_feed({**documents(), "label": np.arange(ROWS)}, split(2)),
+            "such a field has none",
+        ),
         (
             lambda: ContextParallel(
                 NamedSharding(mesh_of(2), PartitionSpec(None, ("context", "data")))
