@@ -8,7 +8,7 @@ when that row is gathered.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -152,10 +152,13 @@ class image_text:
         unit, (low, high) = self.patch * self.merge, self.pixels
         rows, columns = (max(round(side / unit), 1) for side in (height, width))
         pixels, most = rows * columns * unit**2, high // unit**2
-        if not low <= pixels <= high:
-            scale = math.sqrt(min(max(pixels, low), high) / (height * width)) / unit
-            rounded: Callable[[float], int] = math.floor if pixels > high else math.ceil
-            rows, columns = (max(rounded(side * scale), 1) for side in (height, width))
+        # many results are whole numbers, so the order of operations is the published one
+        if pixels > high:
+            scale = math.sqrt(height * width / high)
+            rows, columns = (max(math.floor(n / scale / unit), 1) for n in (height, width))
+        elif pixels < low:
+            scale = math.sqrt(low / (height * width))
+            rows, columns = (math.ceil(n * scale / unit) for n in (height, width))
         rows = min(rows, most)
         return rows * unit, min(columns, most // rows) * unit  # of a thread, what fits
 
