@@ -36,9 +36,7 @@ _SIZE = f"size of {_CALL}"
 _JPEG = b"\xff\xd8\xff"
 _SEGMENT = re.compile(rb"\xff+([\xc0-\xfe])(..)", re.DOTALL)  # its marker, its length
 _BASELINE, _RESTARTS, _SCAN = (b"\xc0", b"\xc1"), b"\xdd", b"\xda"
-_LEFT_OVER = (
-    "extraneous bytes before marker 0xd9"  # what libjpeg says of rows that nobody asked for
-)
+_LEFT_OVER = "extraneous bytes before marker 0xd9"  # says libjpeg of rows nobody asked for
 _DEEP = ("I", "F")  # what the modes of Pillow begin with that have more than 8 bits
 _SHOWN = 8  # bytes
 _MANY = 1 << 24  # pixels: of fewer, Pillow need not be asked whether they are too many
@@ -60,9 +58,9 @@ def decode(
     colours below it are as the file has them. A turn that EXIF asks for is not made. Of an
     animation it is the first picture.
 
-    With a crop, it is as if the picture was that part alone. The rows of a JPEG that lie below it
-    are not decoded, unless it is progressive or has restart markers. So of damaged JPEGs it finds
-    truncated ones, but hardly any in which bytes are missing or changed: `decode(data)` finds more.
+    With a crop, the result is as if the picture were that part alone. The rows of a JPEG below it
+    are not decoded, unless it is progressive or has restart markers. So truncated JPEGs are found,
+    but hardly any in which bytes are missing or changed: `decode(data)` finds more.
 
     >>> decode(open("cat.jpg", "rb").read(), size=224).shape  # doctest: +SKIP
     (224, 224, 3)
@@ -79,7 +77,7 @@ def decode(
         ModuleNotFoundError: `python -m pip install 'jreader[images]'` is needed.
         TypeError: `data` is not bytes, or `size` or `crop` not whole numbers.
         ValueError: A size is not positive, `resample` is another word, the crop is empty or reaches
-            out of the picture, or that has 16 bits or floats, which 8 bits cannot hold.
+            out of the picture, or the picture has 16 bits or floats, which 8 bits cannot hold.
         DamagedData: The bytes are truncated, or no picture; or the picture has more than twice
             `PIL.Image.MAX_IMAGE_PIXELS` pixels (179 million), as a file may say that was made to
             fill the memory: set that to a larger number, or to None.
@@ -157,7 +155,9 @@ def stretched(data: Any, wanted: tuple[int, int]) -> Array:
     if image.shape[:2] == wanted:
         return image
     cv2 = _extra("cv2")
-    scaled: Array = cv2.resize(image, wanted[::-1], interpolation=cv2.INTER_AREA)
+    shrinks = image.shape[0] >= wanted[0] and image.shape[1] >= wanted[1]
+    how = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR  # "area" repeats pixels of small pictures
+    scaled: Array = cv2.resize(image, wanted[::-1], interpolation=how)
     return scaled
 
 
@@ -178,8 +178,8 @@ def _picture(data: Any, wanted: tuple[int, int] | None, crop: Crop, resample: Re
     image, box, scale = _scaled(data, wanted, crop)
     top, left, tall, wide = (scale * pixels for pixels in box)
     part = image[int(top) : ceil(top + tall), int(left) : ceil(left + wide)]
-    if wanted is None:
-        return np.ascontiguousarray(part)
+    if wanted in (None, part.shape[:2]):
+        return image if part.shape == image.shape else part.copy()
     return _covering(part, (top % 1, left % 1), (tall, wide), wanted, resample)
 
 
@@ -315,8 +315,6 @@ def _covering(
     resample: Resample,
 ) -> Array:
     """The middle of a picture, scaled, of which so much is filled, from a corner on."""
-    if image.shape[:2] == wanted:
-        return image
     height, width = image.shape[:2]
     scale = min(sides[0] / wanted[0], sides[1] / wanted[1])
     tall, wide = min(wanted[0] * scale, sides[0]), min(wanted[1] * scale, sides[1])  # floats exceed

@@ -204,6 +204,15 @@ def test_a_sized_crop_is_the_size_of_that_part(box, size, resample):
     assert close(made[..., :2], images.decode(alone, size, resample=resample)[..., :2], 1.5)
 
 
+@pytest.mark.parametrize("size", [None, 24])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+@pytest.mark.parametrize("box", [(300, 0, 24, 400), (300, 11, 24, 24)])
+def test_a_crop_does_not_hold_the_memory_of_the_picture(kind, box, size):
+    made = images.decode(file_of(ramp(375, 400), kind), size, crop=box)
+    assert made.flags.c_contiguous
+    assert made.base is None or made.base.nbytes == made.nbytes
+
+
 def test_a_function_says_the_crop_of_each_size():
     files = [file_of(grains(80 + 8 * n, 60), "JPEG") for n in range(3)]
     seen = []
