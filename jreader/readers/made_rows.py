@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jreader.readers.columns import Array, ArrayColumn, offsets_of
-from jreader.readers.nodes import Node, Reader
+from jreader.readers.nodes import Node, Reader, ops_of
 from jreader.readers.rewriting import rewritten
 
 
@@ -31,6 +31,12 @@ def made_lazily(reader: Reader[Any], also: tuple[type[Node[Any]], ...] = ()) -> 
         return op.lazily() or ({} if hands_on else op)
 
     return rewritten(reader, change)
+
+
+def may_be_lazy(reader: Reader[Any]) -> bool:
+    """Whether a function below can make fields when they are asked for, whatever lies between."""
+    functions = (getattr(op, name, None) for op in ops_of(reader) for name in ("fn", "func"))
+    return any(hasattr(function, "lazily") for function in functions)
 
 
 class MadeRows(ArrayColumn):
@@ -82,6 +88,13 @@ class MadeRows(ArrayColumn):
     def gather(self, rows: Array) -> Array:
         """Those rows; what each lies in is made for it."""
         return np.concatenate([*self.spans(rows, rows + 1)])
+
+    @staticmethod
+    def of(rows: Any) -> MadeRows:
+        """The rows of an array, or of a column, as such a column."""
+        if isinstance(rows, MadeRows):
+            return rows
+        return MadeRows([lambda: rows[:]], [len(rows)], (rows.dtype, rows.shape[1:]))
 
     @staticmethod
     def end_to_end(columns: Sequence[MadeRows]) -> MadeRows:

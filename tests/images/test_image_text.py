@@ -10,6 +10,7 @@ from seen import see
 from widths import examples
 
 from jreader import DamagedData, FeedMismatch, Pipeline, chain, images, mix, shuffle
+from jreader.images.decoding import stretched
 from jreader.readers import start
 from jreader.readers.made_rows import MadeRows, made_lazily
 
@@ -85,6 +86,9 @@ def test_a_document_without_pictures_has_no_patches(nothing):
         ((300, 400), (308, 392)),
         ((20, 30), (56, 84)),
         ((28, 28), (56, 56)),
+        ((2050, 1640), (1120, 896)),  # scaled to whole patches exactly
+        ((552, 2760), (448, 2240)),
+        ((29, 29), (56, 56)),
     ],
 )
 def test_sides_are_those_of_qwen2_vl(sides, wanted):
@@ -132,6 +136,16 @@ def test_a_scaled_picture_is_whole_and_near_what_pillow_makes(kind, sides):
     whole = Image.fromarray(pixels.astype(np.uint8))
     pillows = whole.resize((wide, tall), Image.Resampling.BILINEAR)
     assert np.abs(ours.astype(int) - np.asarray(pillows)).mean() < 3
+
+
+@pytest.mark.parametrize("wanted", [(144, 144), (126, 162), (180, 90)])
+@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+def test_an_enlarged_picture_is_interpolated(kind, wanted):
+    grains = Image.fromarray(picture(12, 12)).resize((72, 72), Image.Resampling.BICUBIC)
+    data = file_of(np.asarray(grains), kind)
+    ours = stretched(data, wanted).astype(int)
+    pillows = Image.fromarray(images.decode(data)).resize(wanted[::-1], Image.Resampling.BILINEAR)
+    assert np.abs(ours - np.asarray(pillows)).mean() < 1
 
 
 @pytest.mark.parametrize(
@@ -239,11 +253,18 @@ def test_tokens_and_patches_of_a_document_lie_in_one_row(samples, threads, windo
     assert sorted(found) == sorted(fitting)
 
 
-def test_a_pack_of_pictures_does_not_cut_tokens_from_them():
-    rows = Pipeline(lambda: iter([[FILES[0]]])).map(small)
-    packed = rows.pack({"tokens": 1, "patches": 128, "grid": 128}, longer="truncate")
-    with pytest.raises(FeedMismatch, match="type 'drop'"):
-        list(packed())
+@pytest.mark.parametrize(
+    "mapped",
+    [
+        lambda rows: rows.map(small),
+        lambda rows: rows.map(small, threads=2, on_error="skip"),
+        lambda rows: rows.map(small).map(dict).cache(),
+    ],
+)
+def test_a_pack_of_pictures_does_not_cut_tokens_from_them(mapped):
+    rows = mapped(Pipeline(lambda: iter([[FILES[0]]])))
+    with pytest.raises(ValueError, match="cuts tokens from their pictures: type 'drop'"):
+        rows.pack({"tokens": 1, "patches": 128, "grid": 128}, longer="truncate")
 
 
 def test_a_pack_of_one_length_says_that_tokens_and_patches_have_two():
@@ -328,6 +349,23 @@ def test_a_damaged_picture_raises_in_its_row_and_says_which_part_it_is(window):
     with pytest.raises(DamagedData) as caught:
         list(packed(whole[:100])())
     assert "in part 1 of its document" in caught.value.__notes__
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_pictures_decoded_before_and_later_are_packed_together(turned):
+    later, now = Counted(), Pipeline(lambda: iter([[[5], FILES[2]]])).map(decoded)
+    both = [Pipeline(lambda: iter([[[4], FILES[0]], [[6]]])).map(later), now]
+
+    def packed(first, second):
+        rows = Pipeline(chain(first, second))
+        return list(rows.pack(256, fields=["patches", "grid"], seed=0)())
+
+    ordered = both[::-1] if turned else both
+    (row,) = packed(*ordered)
+    assert later.decoded == 1
+    wanted = [small([[5], FILES[2]]), small([[4], FILES[0]])]
+    found = [row["patches"][row["segment_ids"] == number].tolist() for number in (1, 2)]
+    assert sorted(found) == sorted(made["patches"].tolist() for made in wanted)
 
 
 def test_patches_of_two_sizes_are_not_packed_together():

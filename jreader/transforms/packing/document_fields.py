@@ -12,7 +12,7 @@ from jreader.errors import FeedMismatch
 from jreader.readers import Plane, described, leaves
 from jreader.readers.columns import Array, ArrayColumn, Dense, column_of, offsets_of
 from jreader.readers.holders import Held
-from jreader.readers.joined_columns import laid_end_to_end
+from jreader.readers.made_rows import MadeRows
 from jreader.readers.ragged import Ragged
 
 SEGMENT_IDS, POSITIONS = "segment_ids", "positions"
@@ -213,5 +213,6 @@ def _joined_rows(name: str, rows: Sequence[Any]) -> Ragged:
             f"{_CALL} needs documents of one dtype and shape, and {name!r} has {told}: make them "
             f"alike, with .map(...)."
         )
-    whole = np.concatenate if isinstance(full[0], np.ndarray) else laid_end_to_end
-    return Ragged(whole(full), offsets_of(list(map(len, rows))))
+    there = all(isinstance(row, np.ndarray) for row in full)
+    whole = np.concatenate(full) if there else MadeRows.end_to_end([*map(MadeRows.of, full)])
+    return Ragged(whole, offsets_of(list(map(len, rows))))

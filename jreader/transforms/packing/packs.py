@@ -16,7 +16,7 @@ from jreader.readers.columns import Array, Indices
 from jreader.readers.growing import written_first
 from jreader.readers.holders import Held
 from jreader.readers.joined_columns import ENDLESS
-from jreader.readers.made_rows import made_lazily
+from jreader.readers.made_rows import made_lazily, may_be_lazy
 from jreader.readers.memos import Memo
 from jreader.readers.nodes import unread
 from jreader.readers.planes import Plane
@@ -169,6 +169,8 @@ class pack(Node[dict[str, Any]]):
         for says, wrong in self._contradictions().items():
             if wrong:
                 raise ValueError(f"pack(reader, size) {says}.")
+        if self._apart and self.longer == "truncate" and may_be_lazy(self.reader):
+            raise ValueError("longer='truncate' cuts tokens from their pictures: type 'drop'.")
         if self.window is None and seeded_below(self) == 1:  # one window, if lengths are known
             return {"reader": written_first(self.reader)}
         return {}
@@ -223,8 +225,6 @@ class pack(Node[dict[str, Any]]):
             return plane.length, lambda done: plane.samples(done).items
 
         reader = made_lazily(self.reader, (chain, interleave, mix))
-        if self._apart and self.longer == "truncate" and reader is not self.reader:
-            raise FeedMismatch("longer='truncate' cuts tokens from their pictures: type 'drop'.")
         return in_windows(self, reader, at, many, packed, self._of_nothing)
 
     def _of_nothing(self) -> FeedMismatch:
