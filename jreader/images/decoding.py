@@ -151,14 +151,13 @@ def sides_of(data: Any) -> tuple[int, int]:
 def stretched(data: Any, wanted: tuple[int, int]) -> Array:
     """The whole picture, each side of it scaled to the one that is wanted."""
     image, (_, _, tall, wide), scale = _scaled(data, wanted)
-    image = image[: int(scale * tall), : int(scale * wide)]  # what is filled
     if image.shape[:2] == wanted:
         return image
     cv2 = _extra("cv2")
-    shrinks = image.shape[0] >= wanted[0] and image.shape[1] >= wanted[1]
-    how = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR  # "area" repeats pixels of small pictures
-    scaled: Array = cv2.resize(image, wanted[::-1], interpolation=how)
-    return scaled
+    fy, fx = wanted[0] / (scale * tall), wanted[1] / (scale * wide)  # of what is filled
+    how = cv2.INTER_AREA if max(fy, fx) <= 1 else cv2.INTER_LINEAR  # "area" repeats small pixels
+    scaled: Array = cv2.resize(image, None, fx=fx, fy=fy, interpolation=how)
+    return scaled[: wanted[0], : wanted[1]]  # it may have one more
 
 
 def _check_arguments(data: Any, resample: Any) -> None:

@@ -138,6 +138,14 @@ def test_a_scaled_picture_is_whole_and_near_what_pillow_makes(kind, sides):
     assert np.abs(ours.astype(int) - np.asarray(pillows)).mean() < 3
 
 
+@pytest.mark.parametrize("side", [449, 903, 1001, 1004, 1007, 1008])
+def test_a_jpeg_that_is_decoded_at_an_eighth_is_not_shifted(side):
+    grains = Image.fromarray(picture(side // 20, side // 20)).resize((side, side))
+    data = file_of(np.asarray(grains), "JPEG")
+    whole = Image.fromarray(images.decode(data)).resize((112, 112), Image.Resampling.BICUBIC)
+    assert np.abs(stretched(data, (112, 112)).astype(int) - np.asarray(whole)).mean() < 6
+
+
 @pytest.mark.parametrize("wanted", [(144, 144), (126, 162), (180, 90)])
 @pytest.mark.parametrize("kind", ["PNG", "JPEG"])
 def test_an_enlarged_picture_is_interpolated(kind, wanted):
