@@ -14,22 +14,37 @@ from jreader.chats.tracked_text import GENERATED, OF_TOOL, STEP, Tracked, tracke
 Edges: TypeAlias = tuple[str, str]
 """What a template writes around a reply: a prompt that ends before it, and a marker behind it."""
 
+_REASONING = ("reasoning_content", "thinking", "reasoning")
 _TURN = [{"role": role, "content": role} for role in ("user", "assistant")]
 
 
 class Said(NamedTuple):
-    """A part of a rendered chat that comes from one message: the first is 1, the template is 0."""
+    """A part of a rendered chat that comes from one message: the first is 1, the template is 0.
+
+    Attributes:
+        begin: Its first character.
+        end: The one behind it.
+        message: The message.
+        ended: Whether what ends it is known.
+    """
 
     begin: int
     end: int
     message: int
+    ended: bool = True
 
 
 def with_owners(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Messages whose texts have them as owner; without None, as transformers has them."""
+    """Messages whose texts have them as owner; without None, as transformers has them.
+
+    It also gives reasoning the names under which templates read it.
+    """
     made = []
     for number, message in enumerate(messages, 1):
         kept = {key: value for key, value in message.items() if value is not None}
+        thought = next((kept[name] for name in _REASONING if name in kept), None)
+        if thought is not None:
+            kept = {"thinking": thought, **kept, "reasoning_content": thought}
         for key in kept.keys() - {"role", "name"}:
             kept[key] = tracked(kept[key], STEP * number + OF_TOOL * (key == "tool_calls"))
         made.append(kept)
@@ -52,7 +67,7 @@ def edges_of(call: str, render: Callable[..., Tracked]) -> Edges:
     text = render(with_owners(_TURN * 2))
     parts = parts_of(text)
     marker = _marker(text, parts) if [part.message for part in parts] == [1, 2, 3, 4] else None
-    if marker is None:
+    if not marker or marker.isspace():
         raise ValueError(
             f"{call} cannot tell what ends a reply in {text!r}: put {{% generation %}} and "
             "{% endgeneration %} around what the assistant says, in the template."
@@ -93,7 +108,7 @@ def with_edges(text: Tracked, parts: Sequence[Said], edges: Edges) -> Iterator[S
     for part, after in zip(parts, [*(part.begin for part in parts[1:]), len(text)], strict=False):
         begins, ends = text.rfind(prompt, before, part.begin), text.find(marker, part.end, after)
         begin = part.begin if begins < 0 else begins + len(prompt)
-        yield Said(begin, part.end if ends < 0 else ends + len(marker), part.message)
+        yield Said(begin, part.end if ends < 0 else ends + len(marker), part.message, ends >= 0)
         before = part.end
 
 
@@ -109,4 +124,5 @@ def without_tools(text: Tracked, part: Said) -> Said:
     owners = [ord(own) for own in text.owners[part.begin : part.end]]
     calls = next((n for n, own in enumerate(owners) if own & OF_TOOL), None)
     said = [n for n, own in enumerate(owners[:calls], 1) if own >= STEP]
-    return part if calls is None else part._replace(end=part.begin + max(said, default=0))
+    end = part.begin + max(said, default=0)
+    return part if calls is None else Said(part.begin, end, part.message)

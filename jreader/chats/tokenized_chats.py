@@ -12,13 +12,14 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from jreader.chats import masks
-from jreader.chats.tracked_text import Tracked
+from jreader.chats.tracked_text import GENERATED, OF_TOOL, STEP, Tracked
 from jreader.errors import FeedMismatch
 from jreader.extras import extra
 from jreader.readers import Reader, choice, described, flag, op, set_fields
 from jreader.readers.columns import Array
 from jreader.readers.declarations import convert_fields
 from jreader.readers.nodes import ops_of
+from jreader.readers.trees import leaves
 from jreader.workers import map_samples
 
 _CALL = "chat(reader, tokenizer, template)"
@@ -100,6 +101,11 @@ class ChatTokens:
         begins, ends = np.fromiter(chain.from_iterable(offsets), np.int64).reshape(-1, 2).T
         mask = np.zeros(len(tokens), bool)
         for part in self._parts(text, messages):
+            if not part.ended:
+                raise FeedMismatch(
+                    f"{_CALL} does not find what ends {described(messages[part.message - 1])}: "
+                    "put {% generation %} and {% endgeneration %} around replies, in the template."
+                )
             mask |= (begins < part.end) & (ends > part.begin)
         if mask.all() or not mask.any():
             raise FeedMismatch(
@@ -110,11 +116,11 @@ class ChatTokens:
 
     def _parts(self, text: Tracked, messages: Sequence[Mapping[str, Any]]) -> list[masks.Said]:
         """The parts of a rendered chat that count."""
-        found = masks.parts_of(text)
         said = [n for n, each in enumerate(messages, 1) if each.get("role") == "assistant"]
-        for number in {*said}.difference(part.message for part in found):
-            _check_silent(messages[number - 1])
+        for number in said:
+            _check_rendered(messages[number - 1], STEP * number, text.owners)
         counted = said[-1:] if self.turns == "last" else [0, *said]
+        found = masks.parts_of(text)
         parts = masks.with_edges(text, found, self.edges) if self.edges else masks.generated(text)
         cut = (lambda _, part: part) if self.tool_calls else masks.without_tools
         return [cut(text, part) for part in parts if part.message in counted]
@@ -259,9 +265,13 @@ def _messages_of(sample: Any) -> Any:
     return messages
 
 
-def _check_silent(message: Mapping[str, Any]) -> None:
-    if str(message.get("content") or "").strip() or message.get("tool_calls"):
-        raise FeedMismatch(
-            f"{_CALL} does not find {described(message)} in the rendered chat: the template leaves "
-            "it out, or rewrites it. Leave the message out, or take another template."
-        )
+def _check_rendered(message: Mapping[str, Any], owner: int, owners: str) -> None:
+    """Raises FeedMismatch if a template leaves out content or calls of a message."""
+    for key, own in ("content", owner), ("tool_calls", owner + OF_TOOL):
+        texts = (str(leaf) for leaf in leaves(message.get(key)) if leaf is not None)
+        said = any(text.rpartition("</think>")[2].strip() for text in texts)  # may be dropped
+        if said and chr(own) not in owners and chr(own | GENERATED) not in owners:
+            raise FeedMismatch(
+                f"{_CALL} does not find {key} of {described(message)} in the rendered chat: the "
+                "template leaves it out, or rewrites it. Leave it out, or take another template."
+            )

@@ -52,13 +52,13 @@ def _cutting(name: str) -> Callable[..., Any]:
     """A method of `str` that gives a part of a text, or parts in their order."""
     plain = getattr(str, name)
 
-    def cut(text: Tracked, *given: Any) -> Any:
-        made = plain(text, *given)
+    def cut(text: Tracked, *given: Any, **named: Any) -> Any:
+        made, by = plain(text, *given, **named), [*given, named.get("sep")][0]
         parts, place = [], 0
         for part in [made] if isinstance(made, str) else made:
             place = text.find(part, place)
             parts.append(text[place : place + len(part)])
-            place += len(part) + len(given[0] if given and given[0] else "")
+            place += len(part) + len(by or "")
         return parts[0] if isinstance(made, str) else parts
 
     return cut

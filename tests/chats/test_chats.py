@@ -81,6 +81,35 @@ def test_tool_calls_count_by_choice():
     ]
 
 
+def test_what_ends_a_call_is_not_looked_for_where_calls_do_not_count():
+    text = ENDS + "{{ '<call>' if m.tool_calls else '<end>' }}{% endfor %}"
+    chats = Pipeline(lambda: [{"messages": [ASKED[0], CALL, *ASKED]}])
+    shown = marked_text(chats.chat(TOKENIZER, text, tool_calls=False).peek(), TOKENIZER)
+    assert shown == "[user]2+2?<end>[assistant]⟦So:⟧f<call>[user]2+2?<end>[assistant]⟦4<end>⟧"
+
+
+def test_thinking_that_a_template_drops_before_a_call_is_no_error():
+    thought = {**CALL, "content": "<think>\nAdd.\n</think>\n\n"}
+    chats = Pipeline(lambda: [{"messages": [ASKED[0], thought, *ASKED]}])
+    text = ENDS.replace("m.content", "m.content.split('</think>')[-1].strip()")
+    shown = marked_text(chats.chat(TOKENIZER, text + "<end>{% endfor %}").peek(), TOKENIZER)
+    assert shown == "[user]2+2?<end>[assistant]⟦f<end>⟧[user]2+2?<end>[assistant]⟦4<end>⟧"
+
+
+def test_texts_may_be_split_as_often_as_named():
+    text = "{% for m in messages %}[{{ m.role }}]{{ m.content.split('|', maxsplit=1)[-1] }}<end>"
+    chats = Pipeline(lambda: [{"messages": [ASKED[0], {"role": "assistant", "content": "a|b|c"}]}])
+    shown = marked_text(chats.chat(TOKENIZER, text + "{% endfor %}").peek(), TOKENIZER)
+    assert shown == "[user]2+2?<end>[assistant]⟦b|c<end>⟧"
+
+
+@pytest.mark.parametrize("name", ["reasoning", "thinking", "reasoning_content"])
+def test_reasoning_has_any_of_the_names_that_transformers_takes(name):
+    messages = [ASKED[0], {**ASKED[1], name: "Add."}]
+    chats = Pipeline(lambda: [{"messages": messages}]).chat(TOKENIZER, template("qwen-3"))
+    assert "⟦<think>\nAdd.\n</think>\n\n4<|im_end|>⟧" in marked_text(chats.peek(), TOKENIZER)
+
+
 @pytest.mark.parametrize(
     "workers", [{"threads": 2}, pytest.param({"processes": 2}, marks=pytest.mark.slow)]
 )
@@ -113,6 +142,13 @@ def test_chats_that_teach_nothing_are_left_out_if_asked():
         assert len(list(plan)) == len(CHATS)
 
 
+CALL = {
+    "role": "assistant",
+    "content": "So:",
+    "tool_calls": [{"function": {"name": "f", "arguments": {}}}],
+}
+ENDS = """{% for m in messages %}[{{ m.role }}]{{ m.content }}
+{{- m.tool_calls[0].function.name if m.tool_calls }}"""
 BLOCK = "{% for m in messages %}{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}"
 UNDONE = {
     "no chat": ([3], {}, "needs dicts with messages"),
@@ -135,6 +171,21 @@ UNDONE = {
         ],
         {},
         "does not find .* in the rendered chat",
+    ),
+    "a call that the template leaves out beside what is said": (
+        [{"messages": [ASKED[0], CALL]}],
+        {},
+        "does not find tool_calls of .* in the rendered chat",
+    ),
+    "what is said that the template leaves out beside a call": (
+        [{"messages": [ASKED[0], CALL]}],
+        {"template": template("llama-3"), "variables": {"bos_token": ""}},
+        "does not find content of .* in the rendered chat",
+    ),
+    "a reply that ends in another way": (
+        [{"messages": [ASKED[0], CALL, {"role": "tool", "content": "4"}]}],
+        {"template": ENDS + "{{ '<call>' if m.tool_calls else '<end>' }}{% endfor %}"},
+        "does not find what ends .*: put {% generation %}",
     ),
 }
 
@@ -159,6 +210,7 @@ REFUSED = {
     ),
     "other turns": ((TOKENIZER, CHATML), {"turns": "first"}, ValueError, "is 'all' or 'last'"),
     "other tool_calls": ((TOKENIZER, CHATML), {"tool_calls": 1}, TypeError, "True or False"),
+    "no marker": ((TOKENIZER, ENDS + "{% endfor %}"), {}, ValueError, "cannot tell what ends"),
     "two markers": ((TOKENIZER, template("gpt-oss")), {}, ValueError, "cannot tell what ends"),
 }
 
