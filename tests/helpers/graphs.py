@@ -191,7 +191,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[Any]] = {
     "tool_calls": st.booleans(),
     "variables": st.none(),
     "begin": st.sampled_from([None, 7]),
-    "per_document": st.none(),  # `packed_by_field` has some
+    "per_document": st.none(),  # `packs_of` gives some
     "truncation_side": st.just("right"),  # likewise
     "keep": st.sampled_from(
         [None, True]
