@@ -109,7 +109,7 @@ class ChatTokens:
             mask |= (begins < part.end) & (ends > part.begin)
         if mask.all() or not mask.any():
             raise FeedMismatch(
-                f"{_CALL} counts {'every token' if mask.any() else 'no token'} of "
+                f"{_CALL} {'counts every token' if mask.any() else 'counts no token'} of "
                 f"{described(sample)}: leave it out, with .filter(fn), or with on_error='skip'."
             )
         return {"tokens": np.asarray(tokens, np.int32), "loss_mask": mask}
