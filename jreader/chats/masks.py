@@ -14,7 +14,6 @@ from jreader.chats.tracked_text import GENERATED, OF_TOOL, STEP, Tracked, tracke
 Edges: TypeAlias = tuple[str, str]
 """What a template writes around a reply: a prompt that ends before it, and a marker behind it."""
 
-_REASONING = ("reasoning_content", "thinking", "reasoning")
 _TURN = [{"role": role, "content": role} for role in ("user", "assistant")]
 
 
@@ -42,7 +41,7 @@ def with_owners(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     made = []
     for number, message in enumerate(messages, 1):
         kept = {key: value for key, value in message.items() if value is not None}
-        thought = next((kept[name] for name in _REASONING if name in kept), None)
+        thought = kept.get("reasoning_content", kept.get("thinking", kept.get("reasoning")))
         if thought is not None:
             kept = {"thinking": thought, **kept, "reasoning_content": thought}
         for key in kept.keys() - {"role", "name"}:
@@ -102,9 +101,9 @@ def parts_of(text: Tracked) -> list[Said]:
     return [Said(begin, end, int(codes[begin]) // STEP) for begin, end in owned]
 
 
-def with_edges(text: Tracked, parts: Sequence[Said], edges: Edges) -> Iterator[Said]:
+def with_edges(text: Tracked, edges: Edges) -> Iterator[Said]:
     """The parts, each from the end of the prompt before it to the end of the marker behind it."""
-    before, (prompt, marker) = 0, edges
+    parts, before, (prompt, marker) = parts_of(text), 0, edges
     for part, after in zip(parts, [*(part.begin for part in parts[1:]), len(text)], strict=False):
         begins, ends = text.rfind(prompt, before, part.begin), text.find(marker, part.end, after)
         begin = part.begin if begins < 0 else begins + len(prompt)
@@ -123,6 +122,5 @@ def without_tools(text: Tracked, part: Said) -> Said:
     """The part up to where it calls tools; empty, if it says nothing before."""
     owners = [ord(own) for own in text.owners[part.begin : part.end]]
     calls = next((n for n, own in enumerate(owners) if own & OF_TOOL), None)
-    said = [n for n, own in enumerate(owners[:calls], 1) if own >= STEP]
-    end = part.begin + max(said, default=0)
-    return part if calls is None else Said(part.begin, end, part.message)
+    said = [n for n, own in enumerate(owners[:calls], part.begin + 1) if own >= STEP]
+    return part if calls is None else Said(part.begin, max(said, default=part.begin), part.message)

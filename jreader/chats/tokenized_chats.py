@@ -120,8 +120,7 @@ class ChatTokens:
         for number in said:
             _check_rendered(messages[number - 1], STEP * number, text.owners)
         counted = said[-1:] if self.turns == "last" else [0, *said]
-        found = masks.parts_of(text)
-        parts = masks.with_edges(text, found, self.edges) if self.edges else masks.generated(text)
+        parts = masks.with_edges(text, self.edges) if self.edges else masks.generated(text)
         cut = (lambda _, part: part) if self.tool_calls else masks.without_tools
         return [cut(text, part) for part in parts if part.message in counted]
 

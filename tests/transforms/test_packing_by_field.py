@@ -310,12 +310,14 @@ def strings():
         ({"pad": {"label": 0}}, "a pad for 'label'.*name one of these"),
         ({"begin": {"label": 0}}, "a begin for 'label'.*name one of these"),
         ({"begin": 0.5}, r"begin=0\.5\) cannot lead 'a', which is int64"),
+        ({"size": 8, "fields": ["a", "b"], "begin": 1}, r"leads .*type begin={'a': 1}"),
         ({"size": {"a": 1, "b": 8}}, r"document 1 has 3 tokens, more than a row of 'a'"),
         ({"size": 8, "fields": ["a", "b"]}, r"document 1 .*each a length, as in pack\({'a': 512"),
     ],
 )
 def test_documents_that_do_not_fit_are_errors_with_what_to_type(source, given, says):
-    reader = SOURCES[source](documents([[1, 1], [3, 2]]))
+    lengths = [[1, 1], [3, 3 if "begin" in given else 2]]
+    reader = SOURCES[source](documents(lengths))
     with pytest.raises(FeedMismatch, match=says):
         list(pack(reader, **{"size": {"a": 8, "b": 8}, "seed": 0, **given})())
 

@@ -28,8 +28,6 @@ _END = (1 << 31) - 1
 _AT_ONCE = 1 << 16  # tokens that are gathered for a pass that takes rows one by one
 _BYTES_AT_ONCE = 1 << 24
 
-_MEANT = {"pad": "pad", "begin": "lead"}
-
 DealtDocuments: TypeAlias = WholeDocuments | CutDocuments
 
 
@@ -283,8 +281,8 @@ def _in_dtypes(word: str, given: Mapping[str, Any], dtypes: Mapping[str, Any]) -
             made[name] = in_dtype(number, dtype)
         except ValueError:
             raise FeedMismatch(
-                f"pack(reader, size, {word}={described(number)}) cannot {_MEANT[word]} {name!r}, "
-                f"which is {dtype}: give one number that fits {dtype}, or "
-                f"{word}={{{name!r}: number}} for that field alone."
+                f"pack(reader, size, {word}={described(number)}) cannot "
+                f"{word.replace('begin', 'lead')} {name!r}, which is {dtype}: give one number that "
+                f"fits {dtype}, or {word}={{{name!r}: number}} for that field alone."
             ) from None
     return made

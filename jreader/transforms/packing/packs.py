@@ -125,7 +125,8 @@ class pack(Node[dict[str, Any]]):
             anew for each pass, which can be resumed all the same.
         documents: How many documents a row has at most; None for any number.
         begin: A token that each row begins with, of the document that follows it; or a dict of
-            tokens by field: of fields with a length each, the others begin with a document.
+            tokens by field, which several fields of one length need. Of those that it lacks, fields
+            with a length of their own begin with a document, the others with their `pad`.
         per_document: Fields of one value, or one array, for each document. A row has them in
             `documents` slots: that of segment n in slot n - 1, and padding behind the last one.
         truncation_side: With longer="truncate", whether documents lose their ends ("right") or
@@ -298,6 +299,10 @@ class pack(Node[dict[str, Any]]):
         """What `pad` or `begin` gives for each field."""
         given, names = getattr(self, word), dealt.packed.columns
         if not isinstance(given, Mapping):
+            if word == "begin" and len(names) > 1 and not self._apart:  # as of tokens and a mask
+                raise FeedMismatch(
+                    f"begin={given} leads {[*names]}: type begin={{{next(iter(names))!r}: {given}}}"
+                )
             return dict.fromkeys(names, given)
         every = [*names, *(dealt.packed.beside if word == "pad" else ())]
         if unknown := [name for name in given if name not in every]:
