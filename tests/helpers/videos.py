@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -64,6 +66,7 @@ def encode(
     av = pytest.importorskip("av")
     kind = {"mkv": "matroska"}.get(path.suffix[1:], path.suffix[1:]) if piped else None
     with (
+        _of_the_same_priority(),
         _Pipe(path) if piped else nullcontext(str(path)) as target,
         av.open(target, "w", format=kind, options=container or {}) as out,
     ):
@@ -82,6 +85,16 @@ def encode(
             out.mux(stream.encode(frame))
         out.mux(stream.encode(None))
     return path
+
+
+@contextmanager
+def _of_the_same_priority() -> Iterator[None]:
+    """Gives a thread its scheduling back: SVT-AV1, run by root, makes it one of real time."""
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        yield
+    finally:
+        os.sched_setscheduler(0, policy, parameters)
 
 
 class _Pipe:
