@@ -486,7 +486,7 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
             "window": (REFUSED, (None, 9)),
             "seed": (REFUSED, (0, 1)),
             "documents": (REFUSED, (None, 2)),
-            "begin": (REFUSED, (None, 1)),
+            "begin": (REFUSED, (None, {"a": 1, "b": 1})),
             "per_document": (REFUSED, (None, ["n"])),
             "truncation_side": (WARNED, ("right", "left")),
         },
