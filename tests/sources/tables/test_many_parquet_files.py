@@ -90,7 +90,7 @@ def test_what_is_wanted_may_be_others_than_before(folder, footers):
     assert len(parquet(folder, ["n"])) == TOTAL
     footers.clear()
     assert batch(parquet(folder, ["text"]), 3)().__next__()[2] == {"text": "row 2"}
-    assert len(footers) < 8
+    assert len(footers) < FILES // 4  # what is read ahead, by as many threads as have come to it
 
 
 def test_a_null_in_one_of_them_is_an_error_before_the_first_row(folder):
