@@ -127,15 +127,10 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _warned(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: object = None,
-    line: str | None = None,
+    message: Warning | str, category: object, filename: str, lineno: int, *_: object, **__: object
 ) -> None:
     """Prints a warning on one line, without the line of code that it is about."""
-    del category, file, line  # which `warnings.showwarning` is given, too
+    del category  # which `warnings.showwarning` may be given by name
     print(f"{filename}:{lineno}: {' '.join(str(message).split())}", file=sys.stderr)
 
 
