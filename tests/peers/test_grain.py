@@ -244,3 +244,32 @@ class TestTheRealOne:
             slice(1, 99, 4),
         ):
             assert [int(n) for n in Pipeline(numbers(10))[part]] == list(ten[part])
+
+    @pytest.mark.parametrize("begin", ["epoch", "steps", "iter"])
+    def test_feeds_pass_their_test_of_checkpoints(self, begin):
+        grain = pytest.importorskip("grain")
+        loader = Pipeline(numbers(10)).shuffle(seed=1).batch(2).load(sharding="host")
+
+        class Feeds:
+            def __iter__(self):
+                passes = {"epoch": lambda: loader.epoch(2), "steps": lambda: loader.steps(12)}
+                return passes.get(begin, loader.__iter__)()
+
+        grain.experimental.assert_equal_output_after_checkpoint(Feeds())
+
+    def test_their_handler_saves_feeds_with_orbax_and_restores_them(self, tmp_path):
+        grain, ocp = pytest.importorskip("grain"), pytest.importorskip("orbax.checkpoint")
+        loader = Pipeline(numbers(10)).shuffle(seed=1).batch(2).load()
+        feeds, other = loader.steps(12), loader.steps(12)
+        done = [next(feeds).tolist() for _ in range(7)]
+        next(other)
+        with ocp.CheckpointManager(tmp_path) as manager:
+            save = grain.checkpoint.CheckpointSave(feeds)
+            manager.save(7, args=ocp.args.Composite(data=save))
+            manager.wait_until_finished()
+            restore = grain.checkpoint.CheckpointRestore(other)
+            restored = manager.restore(7, args=ocp.args.Composite(data=restore))
+        assert restored["data"] is other
+        rest = [feed.tolist() for feed in other]
+        assert rest == [feed.tolist() for feed in feeds]
+        assert sorted(np.ravel((done + rest)[5:10]).tolist()) == [*range(10)]

@@ -23,6 +23,38 @@ _SHOWN = ("epoch", "step", "samples", "position", "digest", "skipped")
 _ANEW = "Resume with the pipeline that wrote it, or begin anew, without at=."
 
 
+class State(str):
+    """A cursor as JSON; with `decode`, since Grain's checkpoint handler takes states for bytes."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, cursor: Cursor) -> State:
+        """The text of a cursor."""
+        return cls(json.dumps(cursor))
+
+    @staticmethod
+    def read(state: Any) -> Any:
+        """The cursor of a text, of its bytes, or as it is.
+
+        Raises:
+            ValueError: The text is not JSON.
+        """
+        if not isinstance(state, (str, bytes, bytearray)):
+            return state
+        try:
+            return json.loads(state)
+        except ValueError:
+            raise ValueError(
+                f"set_state(state) needs what feeds.get_state() gave, as text or bytes, not "
+                f"{state[:80]!r}."
+            ) from None
+
+    def decode(self) -> str:
+        """The plain text."""
+        return str(self)
+
+
 def beginning(epoch: int) -> Cursor:
     """The cursor of the beginning of an epoch.
 
