@@ -26,7 +26,10 @@ import sys
 from hatchling import build
 print(getattr(build, sys.argv[1])(sys.argv[2]))
 """
-PAGES = ("CHANGELOG.md", "CITATION.cff", "SECURITY.md")
+PAGES = (
+    *("CHANGELOG.md", "CITATION.cff", "CODE_OF_CONDUCT.md"),
+    *("CONTRIBUTING.md", "ROADMAP.md", "SECURITY.md"),
+)
 
 
 def built(what, folder, out):
