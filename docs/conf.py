@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,28 @@ import name_pages  # noqa: E402  # found by the line above
 import jreader  # noqa: E402  # likewise
 from jreader import Pipeline  # noqa: E402  # likewise
 
+HOME = tomllib.loads((DOCS.parent / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
+BRANCHES = (  # of the link to the repository
+    '<svg viewBox="0 0 16 16" fill="none" stroke="currentColor" stroke-width="1.5">'
+    '<circle cx="4" cy="3" r="2"/><circle cx="4" cy="13" r="2"/><circle cx="12" cy="6" r="2"/>'
+    '<path d="M4 5v6M12 8c0 3-8 1-8 3"/></svg>'
+)
+
 project = "jreader"
 author = "the authors of jreader"
 copyright = f"2026, {author}"  # noqa: A001  # Sphinx's name
 release = jreader.__version__
 version = release
 
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "myst_nb"]
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "myst_nb",
+    "sphinx_copybutton",
+    "sphinxext.opengraph",
+]
 exclude_patterns = ["README.md", "**.ipynb_checkpoints"]
+templates_path = ["templates"]
 root_doc = "index"
 nitpicky = True
 # types of signatures: those of others have no pages here, and neither have type variables
@@ -46,11 +61,42 @@ highlight_language = "default"  # blocks that do not name theirs
 
 html_theme = "furo"
 html_title = "jreader"
-html_static_path = ["site.css"]
+html_logo = html_favicon = "pictures/logo.svg"
+html_static_path = ["site.css", "versions.js"]
 html_css_files = ["site.css"]
+html_js_files = [("versions.js", {"defer": "defer"})]
 html_copy_source = False
 html_show_sourcelink = False
-html_theme_options = {"navigation_with_keys": True}
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "versions.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
+html_theme_options = {
+    "navigation_with_keys": True,
+    "source_repository": HOME,
+    "source_branch": "main",
+    "source_directory": "docs/",
+    "footer_icons": [{"name": "Repository", "url": HOME, "class": "", "html": BRANCHES}],
+}
+OWNER = HOME.split("/")[-2]
+ogp_site_url = f"https://{OWNER}.github.io/{project}/v{version}/"
+ogp_description_length = 200
+ogp_social_cards = {"enable": False}
+copybutton_exclude = ".linenos, .gp, .go"
+
+
+def pages_without_a_source_have_no_link_to_edit_it(
+    _app: Any, name: str, _template: str, context: dict[str, Any], _doctree: Any
+) -> None:
+    """Pages of names, and the copies of notebooks and of the changelog, are made here."""
+    if name.startswith(("reference/", "notebooks/")):
+        context["theme_top_of_page_buttons"] = []
 
 
 def links_lead_to_copies(_app: Any, name: str, source: list[str]) -> None:
@@ -81,3 +127,4 @@ def setup(app: Any) -> None:
     analyzer.overloads.clear()  # the signature behind them says the same in fewer lines
     app.connect("autodoc-process-signature", signatures_of_ops_are_those_of_their_fields)
     app.connect("source-read", links_lead_to_copies)
+    app.connect("html-page-context", pages_without_a_source_have_no_link_to_edit_it)
