@@ -36,6 +36,7 @@ from jreader.datasets import SequenceSampler
 from jreader.readers import indexed, start
 from jreader.readers.trees import leaves
 
+
 @given(seeded)
 def test_a_plan_over_arrays_gives_the_samples_of_the_same_plan_over_functions(recipe):
     assert see(fast(recipe)).samples == see(naive(recipe)).samples
