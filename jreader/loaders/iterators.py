@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from threading import get_ident
-from typing import Any
+from typing import Any, Self
 
 from jax.profiler import StepTraceAnnotation, TraceAnnotation
 
 from jreader.errors import check_number, warn
 from jreader.loaders.checkpoints.cursors import State, sealed, weights_line, with_plan
 from jreader.loaders.checkpoints.positions import EVERY, SKIPPED, Place, Wanted, next_epoch
+from jreader.loaders.feed_types import Feed
 from jreader.loaders.loading import Loading
 from jreader.loaders.prefetching import device_feeds
 from jreader.loaders.queries.seeking import cursor_of_step, too_few
@@ -25,7 +26,7 @@ _records = TraceAnnotation.is_enabled
 profiler.annotation = TraceAnnotation
 
 
-class FeedIterator(Iterator[Any]):
+class FeedIterator(Iterator[Feed]):
     """An iterator of feeds, which knows its position between any two of them.
 
     It stops its thread when it is exhausted, closed or garbage-collected, and at the end of a
@@ -65,11 +66,11 @@ class FeedIterator(Iterator[Any]):
         self._first = with_plan(cursor, loading.plan(cursor))
         self._place = run.place = [Place.of(self._first)]  # another thread may ask at once
         self._tuner = run.tuner
-        self._pass: Pass[Any] | None = None
+        self._pass: Pass[Feed] | None = None
         self._enter(self._first)
         run.passes.add(self)
 
-    def __iter__(self) -> FeedIterator:
+    def __iter__(self) -> Self:
         """Returns the iterator; warns if it has given all of its feeds."""
         if self._pass is None:
             warn(
@@ -161,7 +162,7 @@ class FeedIterator(Iterator[Any]):
             self._pass = device_feeds(loading, cursor, run, self._wanted)
         self._place[0] = self._pass.position()
 
-    def __next__(self) -> Any:
+    def __next__(self) -> Feed:
         """The next feed."""
         came, self._thread = time.perf_counter_ns(), get_ident()
         if _records() or profiler.active:
@@ -222,7 +223,7 @@ class FeedIterator(Iterator[Any]):
             self.close()
             raise
 
-    def _ended(self, here: Pass[Any]) -> None:
+    def _ended(self, here: Pass[Feed]) -> None:
         """Stands at the next epoch, if one has ended and not the run."""
         if here is not self._pass:
             return  # another thread has closed it meanwhile
@@ -355,7 +356,7 @@ class FeedIterator(Iterator[Any]):
             here, self._pass = self._pass, None
             here.close()
 
-    def __enter__(self) -> FeedIterator:
+    def __enter__(self) -> Self:
         """Returns the iterator; the end of the block closes it."""
         return self
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Generic, Literal, Self, TypeVar, overload
+
+import jax
 
 from jreader import errors
 from jreader.batches import batch, batching
@@ -23,6 +25,7 @@ from jreader.loaders.checkpoints.cursors import beginning, checked, sealed, with
 from jreader.loaders.checkpoints.positions import EVERY, Place, Wanted, next_epoch
 from jreader.loaders.device_programs.resident import Resident
 from jreader.loaders.device_programs.stages import Randomness, Stage, Stages
+from jreader.loaders.feed_types import Feed
 from jreader.loaders.iterators import FeedIterator
 from jreader.loaders.loading import Loading
 from jreader.loaders.map_style import Asked
@@ -44,8 +47,10 @@ from jreader.readers import Cursor, Reader
 from jreader.readers.growing import only_looking
 from jreader.readers.plan_lines import Line, table
 
+T = TypeVar("T")
 
-class DataLoader:
+
+class DataLoader(Generic[Feed]):
     """An iterable of feeds on devices, which are prefetched before the step needs them.
 
     >>> import numpy as np
@@ -76,7 +81,7 @@ class DataLoader:
     places, feed_list, return_list, last, tune = Given(), Given(), Given(), Given(), Given()
 
     def __init__(
-        self,
+        self: DataLoader[Any],
         dataset: Any,
         batch_size: int | None = 1,
         shuffle: bool = False,
@@ -183,7 +188,7 @@ class DataLoader:
         steps_per_epoch: int | None = None,
         peer_timeout: float = TIMEOUT,
         tune: bool | Mapping[str, int] = False,
-    ) -> DataLoader:
+    ) -> DataLoader[Feed]:
         """A loader as in Paddle, whose source `set_sample_generator` or one of its kind sets.
 
         >>> loader = DataLoader.from_generator({"number": 0}, capacity=2)
@@ -246,7 +251,7 @@ class DataLoader:
     @classmethod
     def over(
         cls, batches: Reader[Any], feed_list: FeedList | None = None, **options: Any
-    ) -> DataLoader:
+    ) -> DataLoader[Feed]:
         """`Pipeline(batches).load(...)` by an older name, which warns.
 
         >>> from jreader import Pipeline, arrays
@@ -272,7 +277,7 @@ class DataLoader:
         share: str | None = None,
         lock: tuple[str, ...] = (),
         **options: Any,
-    ) -> DataLoader:
+    ) -> DataLoader[Feed]:
         """What `Pipeline.load` returns; `options` are those of `from_generator`."""
         loader = cls.from_generator(feed_list, **options)
         rows = batching(batches).rows
@@ -293,7 +298,7 @@ class DataLoader:
         batch_size: int | Mapping[int, int],
         drop_last: bool = True,
         places: Any = None,
-    ) -> DataLoader:
+    ) -> Self:
         """Sets a reader of samples as the source; each place gets `batch_size` of them per feed.
 
         >>> loader = DataLoader.from_generator({"number": 0})
@@ -319,7 +324,7 @@ class DataLoader:
         rows = batching(batches).rows
         return self._set(Source(batches, "samples", places, batch_per_place=True, rows=rows))
 
-    def set_sample_list_generator(self, reader: Reader[Any], places: Any = None) -> DataLoader:
+    def set_sample_list_generator(self, reader: Reader[Any], places: Any = None) -> Self:
         """Sets a reader of lists of samples as the source; each sample is a tuple or a dict.
 
         >>> loader = DataLoader.from_generator({"image": 0, "label": 1})
@@ -338,7 +343,7 @@ class DataLoader:
         rows = batching(reader).rows
         return self._set(Source(reader, "sample lists", places, batch_per_place=True, rows=rows))
 
-    def set_batch_generator(self, reader: Reader[Any], places: Any = None) -> DataLoader:
+    def set_batch_generator(self, reader: Reader[Any], places: Any = None) -> Self:
         """Sets a reader of batches as the source: tuples, lists or dicts of stacked arrays.
 
         >>> import numpy as np
@@ -357,9 +362,21 @@ class DataLoader:
         errors.check_reader("set_batch_generator(reader)", reader)
         return self._set(Source(reader, "arrays", places, batch_per_place=True))
 
+    @overload
+    def on_device(
+        self, fn: Callable[[Feed], T], rng: None = None, *, seed: Any = 0
+    ) -> DataLoader[T]: ...
+    @overload
+    def on_device(
+        self,
+        fn: Callable[[Feed, jax.Array], T],
+        rng: Literal["batch", "sample"],
+        *,
+        seed: Any = 0,
+    ) -> DataLoader[T]: ...
     def on_device(
         self, fn: Callable[..., Any], rng: Randomness = None, *, seed: Any = 0
-    ) -> DataLoader:
+    ) -> DataLoader[Any]:
         """Returns a loader that applies `fn` to every feed, jitted, on the devices.
 
         It can send small data (bytes, say) to the devices, and convert them there.
@@ -390,7 +407,7 @@ class DataLoader:
             )
         return self._with(stages=Stages(*self._options.stages.stages, stage))
 
-    def chunk(self, k: int) -> DataLoader:
+    def chunk(self, k: int) -> Self:
         """Returns a loader whose feeds hold `k` steps: [k, B, ...], as `lax.scan` takes them.
 
         With several places, or pmap, feeds are [D, k, n, ...]. If fewer than `k` steps are left at
@@ -431,7 +448,7 @@ class DataLoader:
         }
         self._loading: Loading | None = None
         self._run = Run(options.tune)
-        self._started: FeedIterator | None = None
+        self._started: FeedIterator[Feed] | None = None
         self._removed: tuple[AskedRows, ...] = ()
 
     def _set(
@@ -526,11 +543,11 @@ class DataLoader:
     def next_epoch(self, epoch: int) -> None:
         self._run.next_epoch = epoch
 
-    def __call__(self) -> FeedIterator:
+    def __call__(self) -> FeedIterator[Feed]:
         """The next epoch, as `iter(loader)` gives it."""
         return iter(self)
 
-    def __iter__(self) -> FeedIterator:
+    def __iter__(self) -> FeedIterator[Feed]:
         """The next epoch, as an independent pass."""
         if not self._iterable:
             raise TypeError(
@@ -539,7 +556,7 @@ class DataLoader:
             )
         return self._next_pass()
 
-    def _next_pass(self) -> FeedIterator:
+    def _next_pass(self) -> FeedIterator[Feed]:
         """Begins the next epoch, or what is left of the one that a cursor is of."""
         run = self._run
         resumed, run.resumed = run.resumed, None
@@ -553,7 +570,7 @@ class DataLoader:
 
     def _feeds(
         self, cursor: Cursor, skip_steps: range | None = None, wanted: Wanted = EVERY
-    ) -> FeedIterator:
+    ) -> FeedIterator[Feed]:
         loading = self._loaded
         return FeedIterator(loading, self._run, loading.skipping(cursor, skip_steps), wanted)
 
@@ -584,7 +601,7 @@ class DataLoader:
         *,
         start: int = 0,
         skip_steps: range | None = None,
-    ) -> FeedIterator:
+    ) -> FeedIterator[Feed]:
         """Returns an iterator of the feeds of one epoch: all, after a cursor, or from a step on.
 
         >>> from jreader import Pipeline, arrays
@@ -625,7 +642,7 @@ class DataLoader:
         *,
         start: int = 0,
         skip_steps: range | None = None,
-    ) -> FeedIterator:
+    ) -> FeedIterator[Feed]:
         """Returns an iterator of feeds, epoch after epoch, up to step `n` of the run.
 
         Steps count from the beginning of the run: after a restart at a cursor of step 300,
@@ -853,7 +870,7 @@ class DataLoader:
             cursor = loading.skipping(with_plan(cursor, loading.plan(cursor)))
         run.resumed, run.place, run.next_epoch = cursor, [Place.of(cursor)], cursor["epoch"]
 
-    def peek(self) -> Any:
+    def peek(self) -> Feed:
         """Returns the first feed of the next epoch without beginning it; no pass moves.
 
         >>> from jreader import Pipeline, arrays
@@ -865,7 +882,8 @@ class DataLoader:
             ValueError: The epoch has no full batch.
         """
         loading = self._loaded
-        return finisher(loading.here)(first_item(loading, self._next_cursor()))
+        feed: Feed = finisher(loading.here)(first_item(loading, self._next_cursor()))
+        return feed
 
     @property
     def element_spec(self) -> Any:
@@ -975,7 +993,7 @@ class DataLoader:
         """
         self._run.warming.append(Warming(step, state, self.shapes()))
 
-    def replicate(self, tree: Any, axis_name: str = "data") -> Any:
+    def replicate(self, tree: T, axis_name: str = "data") -> T:
         """Copies a tree of arrays (parameters, say) to all devices of the feeds.
 
         A step of such parameters and feeds is compiled only once.
@@ -993,7 +1011,8 @@ class DataLoader:
             axis_name: The `axis_name` of your pmap, which needs `in_axes=(None, 0)` and
                 `out_axes=None`. If it is another name, the second step is compiled again.
         """
-        return self._loaded.here.placement.replicated(tree, axis_name)
+        copies: T = self._loaded.here.placement.replicated(tree, axis_name)
+        return copies
 
     @property
     def batch_axes(self) -> int:
@@ -1071,7 +1090,7 @@ class DataLoader:
             raise RuntimeError("this loader was started already: call reset() before start()")
         self._started = self._next_pass()
 
-    def next(self) -> Any:
+    def next(self) -> Feed:
         """The next feed of a loader with `iterable=False`.
 
         Raises:

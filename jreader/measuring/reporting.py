@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass, field
+from typing import Any
 
 import jax
 
@@ -132,7 +133,7 @@ def _who(stage: Measured) -> str:
     return f"{who}, {'holds' if stage.holding.holds_lock else 'leaves'} the interpreter's lock"
 
 
-def report(loader: DataLoader, *, feeds: int = 8, seconds: float = 2.0) -> Report:
+def report(loader: DataLoader[Any], *, feeds: int = 8, seconds: float = 2.0) -> Report:
     """Finds out which stage limits the epoch, and what to change, after some steps of a real loop.
 
     >>> import time
@@ -210,7 +211,7 @@ def report(loader: DataLoader, *, feeds: int = 8, seconds: float = 2.0) -> Repor
     )
 
 
-def _probed(loader: DataLoader, feeds: int, seconds: float) -> tuple[Probed | None, str]:
+def _probed(loader: DataLoader[Any], feeds: int, seconds: float) -> tuple[Probed | None, str]:
     loading = loader._loaded  # noqa: SLF001  # what a loader loads is no business of its users
     if loading.placement.spans:
         return None, "The plan was not read again: several processes feed these arrays."
@@ -226,7 +227,7 @@ def _probed(loader: DataLoader, feeds: int, seconds: float) -> tuple[Probed | No
     return found, "" if found else "The plan could not be read again: it gave no feed."
 
 
-def report_of_idle_loop(loader: DataLoader, seconds: float) -> Report:
+def report_of_idle_loop(loader: DataLoader[Any], seconds: float) -> Report:
     """Loops over the feeds of a loader, does nothing with them, and reports what limits that.
 
     >>> import numpy as np

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from jreader import errors
 from jreader.feeds import FeedList
+from jreader.loaders.feed_types import Feed
 from jreader.loaders.loader import DataLoader
 from jreader.progress import Bar
 from jreader.readers import Reader, described, leaves
@@ -17,9 +18,9 @@ S = TypeVar("S")
 
 
 def train(
-    step: Callable[[S, Any], tuple[S, Any]],
+    step: Callable[[S, Feed], tuple[S, Any]],
     state: S,
-    batch_reader: DataLoader | Reader[Any],
+    batch_reader: DataLoader[Feed] | Reader[Any],
     mapping: FeedList | None = None,
     total_pass: int = 1,
     *,

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from jreader import batches, chats, sinks, transforms, workers
     from jreader.feeds import FeedList
     from jreader.loaders import DataLoader
+    from jreader.loaders.feed_types import Feed
     from jreader.loaders.remainders import Last
     from jreader.pipelines import locking, parts, preparing, specs
     from jreader.transforms.mixture_schedules import Stop
@@ -451,7 +452,7 @@ class Pipeline(Node[T]):
         workers: Any = None,
         share: str | None = None,
         lock: str | os.PathLike[str] | None = None,
-    ) -> DataLoader:
+    ) -> DataLoader[Feed]:
         """A loader that puts these batches on devices, ahead of the step.
 
         >>> import numpy as np

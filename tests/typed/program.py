@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, assert_type
 
+import jax
 import numpy as np
 
 import jreader
@@ -63,12 +64,59 @@ assert_type(next(iter(Pipeline(words))), str)
 assert_type(list(shuffle(words, 10, seed=1)()), list[str])
 assert_type(list(map_readers(len, words)()), list[int])
 
-loader = Pipeline(arrays(x=np.arange(4))).shuffle(seed=0).batch(2).load({"x": "x"}, capacity=1)
-assert_type(loader, DataLoader)
-for feed in loader.steps(1):
-    assert_type(feed, Any)
-elsewhere = Pipeline(arrays(x=np.arange(4))).batch(2).load(workers=jreader.Processes(2), share=None)
-assert_type(elsewhere, DataLoader)
+Feeds = dict[str, jax.Array]
+Pair = tuple[jax.Array, jax.Array]
+
+
+def loss(feed: Feeds) -> jax.Array:
+    return feed["x"].sum()
+
+
+def noisy(feed: Feeds, key: jax.Array) -> Pair:
+    return feed["x"], jax.random.normal(key, feed["x"].shape)
+
+
+rows = Pipeline(arrays(x=np.arange(4))).shuffle(seed=0).batch(2)
+loader = rows.load({"x": "x"}, capacity=1)
+assert_type(loader, DataLoader[Feeds])
+for feed in loader:
+    assert_type(feed["x"], jax.Array)
+    loss(feed)
+    loss(feed["x"])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+assert_type(next(loader.steps(1))["x"], jax.Array)
+assert_type(next(loader.epoch(0, start=1)), Feeds)
+assert_type([feed["x"] for feed in loader()], list[jax.Array])
+with loader as opened, iter(opened.chunk(2).without([3])) as chunks:
+    assert_type(next(chunks)["mask"], jax.Array)
+assert_type(loader.peek()["x"], jax.Array)
+assert_type(loader.on_device(loss), DataLoader[jax.Array])
+assert_type(loader.on_device(noisy, "batch").on_device(lambda pair: pair[1]), DataLoader[jax.Array])
+loader.on_device(noisy)  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType]
+assert_type(loader.replicate(loader.peek()), Feeds)
+elsewhere = rows.load(workers=jreader.Processes(2), share=None)
+assert_type(elsewhere, DataLoader[Feeds])
 assert_type(loader.steps(1).cursor, jreader.Cursor)
+whole: DataLoader[jax.Array] = Pipeline(arrays(np.arange(4))).batch(2).load()
+assert_type(next(iter(whole)), jax.Array)
+
+
+def trained(total: jax.Array, feed: Feeds) -> tuple[jax.Array, float]:
+    return total + loss(feed), 0.5
+
+
 assert_type(jreader.train(lambda total, feed: (total + 1, feed), 0, loader, progress=False)[0], int)
-assert_type(Pipeline(datasets.digits.train()).batch(2).load(pmap=None), DataLoader)
+assert_type(jreader.train(trained, whole.peek(), loader)[0], jax.Array)
+assert_type(Pipeline(datasets.digits.train()).batch(2).load(pmap=None), DataLoader[Feeds])
+assert_type(jreader.as_function(rows)[1](None, 0, 1)["x"], jax.Array)
+
+# what feeds of a data set are follows from its samples: anything, unless the program says it
+pairs: DataLoader[Pair] = DataLoader([(1.0, 2)], 4)
+assert_type([label.sum() for _, label in pairs], list[jax.Array])
+assert_type(DataLoader(range(4)).peek(), Any)
+
+older = DataLoader.from_generator(["x"]).set_sample_generator(words, batch_size=2)
+assert_type(older, DataLoader[Feeds])
+assert_type(older.set_batch_generator(words).set_sample_list_generator(words).next(), Feeds)
+listed = DataLoader[list[jax.Array]].from_generator(return_list=True)
+assert_type(next(listed.steps(3)), list[jax.Array])
+assert_type(jreader.PyReader(["x"]).next()["x"], jax.Array)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ from jreader.errors import ShortEpoch, noting, warn
 from jreader.feeds import FeedList, Feeds, cast, with_mask
 from jreader.loaders.device_programs.overlapping_rows import stored
 from jreader.loaders.device_programs.swept_weights import weighted, whole_numbers
+from jreader.loaders.feed_types import Feed
 from jreader.loaders.remainders import Last, Remainder
 from jreader.readers import (
     Node,
@@ -53,7 +54,7 @@ _LOOKED_AT = 1 << 26  # bytes whose values are looked at in one go
 
 
 @dataclass(frozen=True, eq=False)
-class BatchAt:
+class BatchAt(Generic[Feed]):
     """The feed of any step of any epoch, traceable; `len` is the number of steps.
 
     Attributes:
@@ -76,7 +77,7 @@ class BatchAt:
 
     def __call__(
         self, data: Any, epoch: Any, step: Any, seed: Any = None, weights: Any = None
-    ) -> Any:
+    ) -> Feed:
         """The feed of a step.
 
         Args:
@@ -119,7 +120,7 @@ class BatchAt:
 
     def beginning(
         self, data: Any, epoch: Any, first: Any, seed: Any = None, weights: Any = None
-    ) -> Any:
+    ) -> Feed:
         """The feed that begins with sample `first` of its epoch."""
         plane = indexed(self._plan(epoch, seed, weights))
         if plane is None:
@@ -142,8 +143,10 @@ class BatchAt:
             )
             with noting(note, jax.errors.TracerArrayConversionError):
                 columns = returned(fn, fn(columns))
-        feed = self.feeds.traced(columns)
-        return with_mask(map_tree(partial(_or_zeros, there), feed), there) if self.masked else feed
+        feed: Feed = self.feeds.traced(columns)
+        if self.masked:
+            feed = with_mask(map_tree(partial(_or_zeros, there), feed), there)
+        return feed
 
     def _plan(self, epoch: Any, seed: Any, weights: Any) -> Reader[Any]:
         plan = self.reader if weights is None else weighted(self.reader, weights)
@@ -159,7 +162,7 @@ def as_function(
     sharding: Any = None,
     drop_last: bool | None = None,
     last: Last | None = None,
-) -> tuple[Any, BatchAt]:
+) -> tuple[Any, BatchAt[Feed]]:
     """Turns a pipeline into data on the devices and a function that jax can trace.
 
     `batch_at(data, epoch, step)` is the feed that the loader gives there. It runs under `jit`,
@@ -210,8 +213,9 @@ def as_function(
     if not functions and plane.length and all(each.values is not None for each in columns):
         _check_values(feeds, rebuilt(plane.columns, (each.values for each in columns)))
     gathers, masked = tuple(each.gather for each in columns), remainder.last == "pad"
-    batch_at = BatchAt(op.reader, op.sizes.sizes[0], functions, feeds, masked, samples, gathers)
-    return placement.put(rebuilt(plane.columns, (each.tree for each in columns))), batch_at
+    data = placement.put(rebuilt(plane.columns, (each.tree for each in columns)))
+    size = op.sizes.sizes[0]
+    return data, BatchAt(op.reader, size, functions, feeds, masked, samples, gathers)
 
 
 def _check_placement(placement: Placement, sharding: Any) -> None:
