@@ -77,7 +77,7 @@ class DataLoader(Generic[Feed]):
     sampler, batch_sampler, collate_fn, seed = Given(), Given(), Given(), Given()
     num_workers, timeout, worker_init_fn = Given(), Given(), Given()
     peer_timeout = Given()
-    persistent_workers, prefetch_factor, capacity = Given(), Given(), Given()
+    persistent_workers, prefetch_factor, capacity, sharding = Given(), Given(), Given(), Given()
     places, feed_list, return_list, last, tune = Given(), Given(), Given(), Given(), Given()
 
     def __init__(
@@ -102,6 +102,7 @@ class DataLoader(Generic[Feed]):
         prefetch_factor: int | None = None,
         capacity: int = CAPACITY,
         tune: bool | Mapping[str, int] = False,
+        sharding: Any = None,
         **elsewhere: Any,
     ) -> None:
         """A loader over a data set.
@@ -151,6 +152,9 @@ class DataLoader(Generic[Feed]):
                 `reader_buffer_size` is the same, and its `use_buffer_reader=False` means 0.
             tune: Whether to move `capacity`, and the threads of maps in the data, while the loop
                 runs, as in `Pipeline.load`; `num_workers` stay as they are.
+            sharding: Where feeds go, as in `Pipeline.load`: a Mesh, a Sharding, a Device, "host", a
+                tree of them for the fields. `batch_size` is then that of the global batch, of which
+                each process fetches its own rows. Instead of `places`.
             **elsewhere: Other arguments of PyTorch and Paddle, with values that change nothing here
                 (`pin_memory=False`).
 
@@ -158,6 +162,7 @@ class DataLoader(Generic[Feed]):
             TypeError: An argument is of the wrong kind, or one of PyTorch or Paddle has a value
                 that means nothing here; the error says why.
             ValueError: Arguments contradict each other, or a number is too small.
+            BatchNotDivisible: The batch cannot be split evenly over the devices of `sharding`.
         """
         given = {name: value for name, value in locals().items() if name in names_given(DataLoader)}
         check_order(batch_size, shuffle, drop_last)
@@ -170,7 +175,7 @@ class DataLoader(Generic[Feed]):
         asked.drop_last = bool(given["drop_last"])
         self._begin(Options(feed_list, asked.capacity, remainder=remainder, tune=ceilings))
         rows = batch_size if collate_fn is None and batch_sampler is None else None
-        batches = asked.batches()
+        batches, places = asked.batches(), asked.placed()
         self._set(Source(batches, "collated", places, batch_per_place=True, rows=rows))
         self._given |= vars(asked)
 

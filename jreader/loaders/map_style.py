@@ -15,6 +15,7 @@ from jreader.batches import batch
 from jreader.datasets.batch_samplers import BatchSampler, again
 from jreader.datasets.fetching import check_dataset, is_stream
 from jreader.datasets.samplers import RandomSampler, SequenceSampler
+from jreader.devices import sharding_placement
 from jreader.feeds.collations import Collation, check_optional
 from jreader.loaders.arguments import CALL
 from jreader.orders import as_seed
@@ -49,6 +50,20 @@ class Asked(SimpleNamespace):
         if isinstance(asked, BatchSampler):
             self.batch_sampler = asked
         return batches
+
+    def placed(self) -> Any:
+        """Where feeds go: `places`, or `sharding`, which says it as in `Pipeline.load`.
+
+        Raises:
+            TypeError: Both are given, or `sharding` says no place.
+            ValueError: `sharding` depends on a mesh that is not set, or is of several axes.
+        """
+        if self.sharding is None:
+            return self.places
+        if self.places is not None:
+            raise TypeError(f"{CALL} takes sharding or places, not both: leave one of them out.")
+        sharding_placement(self.sharding)
+        return self.sharding
 
     def _indices(self) -> Reader[Any]:
         """A reader of what to fetch: lists of indices (of a stream: samples), or single ones."""

@@ -33,6 +33,16 @@ for feed in loader:
     assert feed["x"].shape == (size, 3)
     if len(means) == 2: cursor = dict(loader.state_dict())
 rest = [float(mean(weights, feed)[0]) for feed in loader.epoch(0, at=cursor)]
+class Fetched:
+    asked = []
+    def __len__(self):
+        return given["rows"]
+    def __getitem__(self, row):
+        self.asked.append(row)
+        return {"x": rows[row]}
+fetching = DataLoader(Fetched(), size, shuffle=True, seed=5, drop_last=False, sharding=mesh)
+fetched = [[[shard.index[0].start or 0, shard.data.tolist()]
+            for shard in feed["x"].addressable_shards] for feed in fetching]
 local = next(iter(pipeline.load(pmap=True)))["x"]
 refused = ""
 try:
@@ -41,6 +51,7 @@ except ValueError as error:
     refused = str(error)
 say({"mine": mine, "means": means, "steps": len(loader), "rest": len(rest), "refused": refused,
      "spec": list(loader.element_spec["x"].shape), "full": len(list(pipeline.load(sharding=mesh))),
+     "fetched": fetched, "asked": len(Fetched.asked),
      "local": [list(local.shape), local.is_fully_addressable]})
 """
 
@@ -127,6 +138,9 @@ def test_two_processes_feed_one_global_batch(shape, axes):
         assert (seen["spec"], seen["full"]) == ([BATCH_SIZE, 3], ROWS // BATCH_SIZE)
         assert seen["local"] == [[2, BATCH_SIZE // 2, 3], True]
         assert "jax.local_devices()" in seen["refused"]
+        assert seen["fetched"] == seen["mine"]
+        own = sum(map(len, dict(seen["mine"][0]).values()))
+        assert seen["asked"] <= len(alone) * own  # no rows of the other process
         for feed, shards in zip(alone, seen["mine"], strict=True):
             for first, part in shards:
                 assert part == feed["x"][first : first + len(part)].tolist()
