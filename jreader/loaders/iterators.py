@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from threading import get_ident
 from typing import Any, Self
 
@@ -103,7 +105,7 @@ class FeedIterator(Iterator[Feed]):
         Raises:
             NotResumable: The pass has no position that can be stored.
         """
-        return State.of(self.cursor)
+        return State(json.dumps(self.cursor))
 
     def set_state(self, state: State | str | bytes | Cursor) -> None:
         """Goes to a state of feeds of the same plan, in whatever epoch that was; no feed is lost.
@@ -119,15 +121,16 @@ class FeedIterator(Iterator[Feed]):
             NotResumable: It is of another pipeline or release.
         """
         loading, run = self._loading, self._run
-        cursor = loading.skipping(loading.checked(State.read(state)))
-        going_on = run.in_order is self._place
+        if isinstance(state, (str, bytes)):
+            with suppress(ValueError):  # `checked` says what is no state
+                state = json.loads(state)
+        cursor = loading.skipping(loading.checked(state))
         self.close()
         run.stream.close()
         self._wanted = self._wanted._replace(first=0)
         self._first = with_plan(cursor, loading.plan(cursor))
-        self._place[0] = Place.of(self._first)
         self._enter(self._first)
-        if going_on:
+        if run.in_order is self._place:
             run.next_epoch = cursor["epoch"] + 1
 
     def start_prefetch(self) -> None:

@@ -22,7 +22,7 @@ from typing import (
 import numpy as np
 
 from jreader import hints, readers
-from jreader.errors import newer_name, warn
+from jreader.errors import check_reader, newer_name, warn
 from jreader.pipelines.methods import Method, Room, like, methods_of
 from jreader.readers import (
     Node,
@@ -30,6 +30,7 @@ from jreader.readers import (
     Plane,
     Position,
     Reader,
+    argument,
     described,
     indexed,
     length,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from jreader.loaders import DataLoader
     from jreader.loaders.feed_types import Feed
     from jreader.loaders.remainders import Last
-    from jreader.pipelines import locking, parts, preparing, specs
+    from jreader.pipelines import locking, of_grain, parts, preparing, specs
     from jreader.transforms.mixture_schedules import Stop
 else:  # each is imported when one of its ops is first used
     batches, sinks = Room("jreader.batches"), Room("jreader.sinks")
@@ -57,6 +58,7 @@ else:  # each is imported when one of its ops is first used
     parts, specs = Room("jreader.pipelines.parts"), Room("jreader.pipelines.specs")
     preparing = Room("jreader.pipelines.preparing")
     locking = Room("jreader.pipelines.locking")
+    of_grain = Room("jreader.pipelines.of_grain")
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -78,6 +80,13 @@ def result(fn: Callable[Concatenate[Reader[U], P], S]) -> Callable[Concatenate[P
     return made
 
 
+def _checked(call: str, reader: Any) -> Any:
+    """The reader; of data of Grain, one is made."""
+    reader = reader if callable(reader) else of_grain.as_reader(reader)
+    check_reader(call, reader)
+    return reader
+
+
 @readers.op
 class Pipeline(Node[T]):
     """A reader with every op as a method, read from left to right.
@@ -92,10 +101,11 @@ class Pipeline(Node[T]):
     Pipeline(<lambda>).map(len).batch(batch_size=2)
 
     Args:
-        reader: Any reader.
+        reader: Any reader; or a `MapDataset`, an `IterDataset`, a data source or a `DataLoader` of
+            Grain.
     """
 
-    reader: Reader[T]
+    reader: Reader[T] = argument(_checked)
     _piped: str = field(default="", init=False)
     """How it was written, where `pipe` was given an op that nothing else remembers."""
     from_reader = "all"
@@ -382,18 +392,17 @@ class Pipeline(Node[T]):
         ['a', 'a', 'b'] Pipeline(<lambda>).pipe(doubled, 2).firstn(n=3)
 
         Args:
-            op: Takes this pipeline and the other arguments, and returns a reader.
+            op: Takes this pipeline and the other arguments, and returns a reader. Or a transform of
+                Grain, whose other arguments are those of the op that stands for it: `.map(fn)` for
+                `Map`, `.map(fn, rng=True)` for `RandomMap`, `.filter`, `.flat_map`, and for `Batch`
+                `.batch`.
             *args: Passed to `op`.
             **kwargs: Passed to `op`.
 
         Raises:
-            TypeError: `op` cannot be called, or does not return a reader.
+            TypeError: `op` is neither, or does not return a reader.
         """
-        if not callable(op):
-            raise TypeError(
-                f"pipe(op, ...) needs an op, a function from a reader to a reader, not {op!r}."
-            )
-        made = op(self, *args, **kwargs)
+        made = op(self, *args, **kwargs) if callable(op) else of_grain.through(self, op, kwargs)
         if isinstance(made, Pipeline):
             return made
         pipeline = Pipeline(made)

@@ -237,7 +237,7 @@ def _checks_by(kind: Any) -> tuple[_Check, ...]:
     several = sum("least" in each.metadata for each in given) > 1
     checks = []
     for each in given:
-        convert = _BY_NAME.get(each.name) or each.metadata.get("convert")
+        convert = each.metadata.get("convert") or _BY_NAME.get(each.name)
         named = each.metadata.get("named", several) and each.name not in _BY_NAME
         if convert is not None:
             call = _call(kind, given, each)

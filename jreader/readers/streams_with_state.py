@@ -1,10 +1,11 @@
-"""Streams of other libraries that have epochs and know their own place, as Hugging Face's have."""
+"""Streams of other libraries that know their own place: those of Hugging Face, and of Grain."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from copy import copy
+from functools import partial
 from typing import Any
 
 _MODULE = "datasets.iterable_dataset"  # of Hugging Face
@@ -22,6 +23,11 @@ def of_pass(stream: Any, epoch: int | None, state: str) -> tuple[Any, Callable[[
         The stream; and a function that returns its state as JSON, or None if its state is not
         exact: what has a shuffle buffer forgets the samples in it.
     """
+    if hasattr(stream, "set_state") and kinds_of_grain(stream):
+        if state:
+            in_bytes = isinstance(stream.get_state(), bytes)
+            stream.set_state(state.encode() if in_bytes else json.loads(state))
+        return stream, partial(_state_of, stream)
     if not is_declared_stream(stream):
         return stream, None
     if type(stream).__module__ != _MODULE or not _is_exact(stream):
@@ -47,6 +53,18 @@ def is_declared_stream(data: object) -> bool:
     (True, False)
     """
     return any(kind.__name__ == "IterableDataset" for kind in type(data).__mro__)
+
+
+def kinds_of_grain(data: object) -> set[str]:
+    """The names of the classes of Grain that an object, or an iterator, is of."""
+    kinds = type(data).__mro__
+    return {kind.__name__ for kind in kinds if kind.__module__.partition(".")[0] == "grain"}
+
+
+def _state_of(iterator: Any) -> str:
+    """The state of an iterator of Grain as text: JSON, which its `DataLoader` gives as bytes."""
+    state = iterator.get_state()
+    return state.decode() if isinstance(state, bytes) else json.dumps(state)
 
 
 def _with_own_state(part: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import field
 from functools import cached_property
 from types import FunctionType
 from typing import Any
@@ -15,12 +16,14 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from jreader.errors import MissingSample, is_async, missing
-from jreader.readers import Columns, Node, argument, described, length, op, truth
+from jreader.errors import MissingSample, ReaderError, is_async, missing
+from jreader.readers import Columns, Node, Plane, argument, described, length, op, truth
 from jreader.readers.columns import Array, Column, each_column
+from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.located import located
 from jreader.readers.protected import protected, read_only
 from jreader.readers.refills import watched
+from jreader.readers.streams_with_state import kinds_of_grain
 from jreader.readers.trees import Rows
 from jreader.sources.columns import Table
 from jreader.sources.file_checks import check_map
@@ -70,6 +73,9 @@ class source(Table[Any]):
     >>> next(iter(batch(source(Squares(), batched=True), 3)())).columns["square"]
     array([0, 1, 4])
 
+    Epoch e of a `MapDataset` of Grain is its own epoch e, with the shuffles and random maps that it
+    has there.
+
     Args:
         data: Anything with `__getitem__` and `__len__` (or a `shape`): a list, an array, a data set
             of another library.
@@ -84,6 +90,11 @@ class source(Table[Any]):
 
     data: Any = argument(_checked_data)
     batched: bool = truth(default=False)
+    epoch: int | None = field(default=None, init=False)  # of Grain, which counts on behind the end
+
+    def check_arguments(self) -> dict[str, Any]:
+        """Begins at the first epoch of what has epochs of its own."""
+        return {"epoch": 0} if "MapDataset" in kinds_of_grain(self.data) else {}
 
     @cached_property
     def columns(self) -> Column:
@@ -93,6 +104,18 @@ class source(Table[Any]):
     def check_files(self) -> None:
         """Checks the file of a mapped array; other objects check their own files."""
         check_map(self.data)
+
+    def length(self) -> int | None:
+        """The number of samples of an epoch."""
+        return super().length() if self.epoch is None else min(len(self.data), ENDLESS)
+
+    def plane(self) -> Plane:
+        """The index plane; sample i of epoch e of Grain is row e * length + i."""
+        plane, many = super().plane(), self.length()
+        if self.epoch is None or many is None:
+            return plane
+        before = self.epoch * many
+        return Plane(plane.columns, many, lambda indices: [indices + before])
 
     @property
     def unread(self) -> bool:
@@ -110,11 +133,15 @@ class _Items(Column):
         if hasattr(self.data, "iloc") and not hasattr(self.data, "columns"):
             # a series of pandas, whose [] takes labels; its rows are found by their position
             self.found = self.data.to_numpy() if self.batched else self.data.iloc
+        elif node.epoch is not None:
+            self.found = _Unfiltered(self.data)
         self.rising = False  # whether `data` accepts only increasing indices
         asks = getattr(type(node.data), "__getitem__", None)
         self.asks_users_class = isinstance(asks, FunctionType) and not (self.batched or self.holds)
 
     def __len__(self) -> int:
+        if self.node.epoch is not None:
+            return ENDLESS
         try:
             return len(self.data) if hasattr(self.data, "__len__") else int(self.data.shape[0])
         except StopIteration as stopped:  # which would end the loop that asks, without a word
@@ -143,7 +170,8 @@ class _Items(Column):
                     sample = self.found[row]
                 except Exception as error:
                     located(error, self.node)
-                    refuse_absent(self.data, [row], error)
+                    if self.node.epoch is None:
+                        refuse_absent(self.data, [row], error)
                     raise
                 yield protected(sample) if self.holds else sample
             return
@@ -188,6 +216,23 @@ class _Items(Column):
         if len(once) == len(rows) and (which[1:] > which[:-1]).all():
             return given
         return each_column(lambda column: _picked(column, which), given)
+
+
+class _Unfiltered:
+    """The samples of a `MapDataset`; a row that a filter of Grain has left empty is an error."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def __getitem__(self, row: int) -> Any:
+        sample = self.data[row]
+        if sample is None:
+            raise ReaderError(
+                f"source(data) got None for row {row} of a {type(self.data).__name__}, whose len() "
+                "counts what a filter of Grain drops: type Pipeline(data.to_iter_dataset()), which "
+                "goes without, or .filter(fn) of jreader in place of that filter."
+            )
+        return sample
 
 
 def _as_samples(given: Any, data: Any) -> Sequence[Any]:

@@ -28,28 +28,6 @@ class State(str):
 
     __slots__ = ()
 
-    @classmethod
-    def of(cls, cursor: Cursor) -> State:
-        """The text of a cursor."""
-        return cls(json.dumps(cursor))
-
-    @staticmethod
-    def read(state: Any) -> Any:
-        """The cursor of a text, of its bytes, or as it is.
-
-        Raises:
-            ValueError: The text is not JSON.
-        """
-        if not isinstance(state, (str, bytes, bytearray)):
-            return state
-        try:
-            return json.loads(state)
-        except ValueError:
-            raise ValueError(
-                f"set_state(state) needs what feeds.get_state() gave, as text or bytes, not "
-                f"{state[:80]!r}."
-            ) from None
-
     def decode(self) -> str:
         """The plain text."""
         return str(self)
@@ -171,8 +149,8 @@ def checked(cursor: Any) -> Cursor:
     if lacks:
         seen = f" It lacks {sorted(lacks)}." if isinstance(cursor, dict) else ""
         raise ValueError(
-            f"this is not a cursor: {cursor!r}.{seen} Give feeds.cursor or loader.state_dict() of "
-            "an earlier run, unchanged; it may have been through JSON."
+            f"this is not a cursor: {cursor!r}.{seen} Give feeds.cursor, feeds.get_state() or "
+            "loader.state_dict() of an earlier run, unchanged; it may have been through JSON."
         )
     _check_parts(cursor)
     try:

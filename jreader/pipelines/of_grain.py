@@ -1,0 +1,64 @@
+"""Data and transforms of Grain, known by the names of their classes: Grain is not imported."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from jreader.batches import gives_batches
+from jreader.readers import Reader, described, length
+from jreader.readers.streams_with_state import kinds_of_grain
+from jreader.sources.random_access import source
+from jreader.transforms import map_readers
+
+if TYPE_CHECKING:
+    from jreader.pipelines.pipeline import Pipeline
+
+
+def as_reader(data: Any) -> Any:
+    """A reader of data of Grain; anything else is returned as it is."""
+    if not kinds_of_grain(data):
+        return data
+    return source(data) if hasattr(data, "__getitem__") else data.__iter__
+
+
+def through(pipeline: Pipeline[Any], transform: Any, options: dict[str, Any]) -> Reader[Any]:
+    """The pipeline through a transform of Grain.
+
+    Args:
+        pipeline: The pipeline.
+        transform: The transform.
+        options: Those of the op that stands for it.
+
+    Raises:
+        TypeError: It is no transform of Grain.
+    """
+    ops = {
+        "Map": ("map", pipeline.map_batches if gives_batches(pipeline) else pipeline.map),
+        "RandomMap": ("random_map", partial(pipeline.map, rng=True)),
+        "MapWithIndex": ("map_with_index", partial(_with_index, pipeline)),
+        "Filter": ("filter", pipeline.filter),
+        "FlatMap": ("flat_map", pipeline.flat_map),
+        "Batch": ("batch_fn", partial(_batched, pipeline, transform)),
+    }
+    for kind in kinds_of_grain(transform) & {*ops}:
+        name, op = ops[kind]
+        return op(getattr(transform, name), **options)
+    raise TypeError(
+        f"pipe(op, ...) needs an op, a function from a reader to a reader, or a transform of Grain"
+        f", not {described(transform)}."
+    )
+
+
+def _with_index(pipeline: Pipeline[Any], fn: Any) -> Reader[Any]:
+    """`fn` of the index of each sample in its epoch, and the sample."""
+    known = length(pipeline)
+    indices = itertools.count if known is None else source(range(known))
+    return map_readers(fn, indices, pipeline)
+
+
+def _batched(pipeline: Pipeline[Any], transform: Any, fn: Any) -> Reader[Any]:
+    """Batches, which `fn` stacks, if there is one."""
+    made = pipeline.batch(transform.batch_size, transform.drop_remainder)
+    return made if fn is None else made.map_batches(fn, stacked=False)
