@@ -48,7 +48,7 @@ def opened_function(
         ) from stopped
     kind = type(source)
     close = getattr(source, "close", _close_nothing)
-    begun = _is_begun(source)
+    begun = _is_begun([source])
     if isinstance(source, GeneratorType):
         if begun:
             raise _of_begun(reader, kind)
@@ -72,7 +72,7 @@ def _iterator_of(
             "reader yields its samples, or returns an iterable of them (one that is async has "
             "to be read by a plain generator)."
         )
-    kept = isinstance(produced, (list, tuple)) and _is_held(produced) and not is_fixed(produced)
+    kept = isinstance(produced, (list, tuple)) and _is_held([produced]) and not is_fixed(produced)
     produced, state_of = of_pass(produced, _epoch.get(), state)
     return (map(protected, produced) if kept else iter(produced)), state_of
 
@@ -165,34 +165,37 @@ _begun: WeakValueDictionary[int, Any] = WeakValueDictionary()  # iterators by th
 _begun_unseen: deque[tuple[int, type]] = deque(maxlen=64)  # what no weak reference leads to
 
 
-def _is_begun(source: Iterator[Any]) -> bool:
-    """Whether a pass over this iterator was begun before; weak references only."""
-    number = id(source)
-    if _begun.get(number) is source:
+def _is_begun(box: list[Iterator[Any]]) -> bool:
+    """Whether a pass over the iterator in a list was begun before; weak references only."""
+    number = id(box[0])
+    if _begun.get(number) is box[0]:
         return True
     with suppress(TypeError):
-        _begun[number] = source
+        _begun[number] = box[0]
         return False
-    if sys.getrefcount(source) <= _ALONE:
+    if not _is_held(box):
         return False  # nobody has it but this pass: its number may be that of an older one
-    seen = (number, type(source)) in _begun_unseen
-    _begun_unseen.append((number, type(source)))
+    seen = (number, type(box[0])) in _begun_unseen
+    _begun_unseen.append((number, type(box[0])))
     return seen
 
 
-def _is_held(produced: Any) -> bool:
-    """Whether somebody else has what a function returned, and so sees what is done to it."""
-    return sys.getrefcount(produced) > _ALONE
+def _is_held(box: list[Any]) -> bool:
+    """Whether somebody has what is in a list, besides a local variable and that list.
+
+    From Python 3.14 on, an argument may or may not count as a reference; an item always does.
+    """
+    return sys.getrefcount(box[0]) > _ALONE
 
 
 def _alone() -> int:
-    """The references to an iterator that only its caller holds, on this interpreter."""
+    """The references to an iterator in a list that its caller holds, on this interpreter."""
 
-    def asked(source: Iterator[Any]) -> int:
-        return sys.getrefcount(source)
+    def asked(box: list[Any]) -> int:
+        return sys.getrefcount(box[0])
 
     source = iter(())
-    return asked(source)
+    return asked([source])
 
 
 _ALONE = _alone()

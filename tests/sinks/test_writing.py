@@ -4,6 +4,7 @@ import pickle
 import signal
 import tarfile
 import threading
+from copy import deepcopy
 from itertools import count
 from pathlib import Path
 
@@ -36,8 +37,13 @@ def stream(many=20):
     return Pipeline(rows(many)).filter(lambda sample: True)
 
 
+def pickled(sample):
+    """NumPy 2.5 pickles an array that is writable in another way; copies all are."""
+    return pickle.dumps(deepcopy(sample))
+
+
 def encode_for(form):
-    return {"encode": pickle.dumps} if form == "arrayrecord" else {}
+    return {"encode": pickled} if form == "arrayrecord" else {}
 
 
 def quietly(reader, path, form, **more):
