@@ -32,7 +32,7 @@ _ROOMS = {
     "images": "images",
     "linting": "lint",
     "loaders": "DataLoader as_function export graceful_stop",
-    "measuring": "Report report",
+    "measuring": "Report observe report",
     "orders": "permutation",
     "paddle": "PyReader train",
     "pipelines": "Pipeline",

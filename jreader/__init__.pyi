@@ -32,6 +32,7 @@ from jreader.loaders import as_function as as_function
 from jreader.loaders import export as export
 from jreader.loaders import graceful_stop as graceful_stop
 from jreader.measuring import Report as Report
+from jreader.measuring import observe as observe
 from jreader.measuring import report as report
 from jreader.orders import permutation as permutation
 from jreader.paddle import PyReader as PyReader

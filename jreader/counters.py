@@ -78,6 +78,9 @@ class Counters:
     """The rings of one loader.
 
     Attributes:
+        given: How many feeds all loops got since the loader was made, and for how many nanoseconds
+            they waited for them. Its passes share it, and several threads add to it without a lock:
+            nothing interrupts such a sum under that of the interpreter.
         steps: When the loop came for each feed, and when it left with it; None between two passes.
         assembled: For each feed that was timed, when it was begun, when its batch was read, when
             its arrays were stacked, and how many feeds it stands for.
@@ -89,8 +92,8 @@ class Counters:
         most_skips: How many quick feeds are left out, at most, after one that was timed.
     """
 
-    def __init__(self, tunables: Tunables | None = None) -> None:
-        self.tunables = tunables
+    def __init__(self, tunables: Tunables | None = None, given: list[int] | None = None) -> None:
+        self.tunables, self.given = tunables, given or [0, 0]
         self.steps: deque[tuple[int, int] | None] = deque(maxlen=KEPT)
         self.assembled: deque[tuple[int, int, int, int]] = deque(maxlen=KEPT)
         self.placed: deque[int] = deque(maxlen=KEPT)
@@ -101,7 +104,7 @@ class Counters:
 
     def continued(self) -> Counters:
         """Counters for the next pass, which remember this one, and leave it its own."""
-        copy = Counters(self.tunables)
+        copy = Counters(self.tunables, self.given)
         copy.feed_bytes = self.feed_bytes
         for name in ("assembled", "depths", "placed", "steps"):
             getattr(copy, name).extend(getattr(self, name).copy())

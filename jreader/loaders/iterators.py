@@ -185,8 +185,10 @@ class FeedIterator(Iterator[Feed]):
                 continue
             if self._run.warming:
                 self._warmed()
-            left = time.perf_counter_ns()
+            left, given = time.perf_counter_ns(), self._counters.given
             self.waited += 1e-9 * (left - came)
+            given[0] += 1
+            given[1] += left - came
             self._count_step((came, left))
             if self._wait:
                 self._end_wait()

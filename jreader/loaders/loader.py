@@ -477,7 +477,9 @@ class DataLoader(Generic[Feed]):
             batches, masked = loading.of_epoch().batches, loading.masked
             there = Resident(batches, fields, placement, axes=loading.axes, masked=masked)
             loading = replace(loading, resident=there)
+        given = self._run.counters.given
         self._load(loading)
+        self._run.counters.given = given
         self._given = {**self._given, "places": source.places}
         return self
 

@@ -24,6 +24,7 @@ from jreader.cores import usable_cores
 from jreader.errors import place_of_code
 from jreader.linting.plan_parts import Call, call_of
 from jreader.loaders.checkpoints.cursors import beginning
+from jreader.loaders.host_feeds import HostFeeds
 from jreader.loaders.loading import Loading
 from jreader.loaders.prefetching import device_feeds
 from jreader.loaders.run import Run
@@ -133,7 +134,8 @@ class Probed:
         probes: The stages of the plan.
         read: All of the plan.
         collate: Stacking.
-        place: Until the feed is on the devices, and has been through the functions there.
+        place: Until the feed is on the devices, and has been through the functions there; 0 where
+            several processes feed one array, since no one of them puts a feed there alone.
         feeds: How many feeds were read for that.
         computes: The share of the time in which this thread computed.
     """
@@ -178,7 +180,7 @@ def probe(loading: Loading, epoch: int, feeds: int, seconds: float) -> Probed | 
         tuple(each for each in meter.probes.values() if each.calls),
         fmean(read - came for came, read, _, _ in timed) if timed else 0.0,
         Probe(Measured("collate"), time=int(median(stacks)) if stacks else 0),
-        median(placed) + median(ready),
+        0.0 if loading.placement.spans else median(placed) + median(ready),
         len(ready),
         computes,
     )
@@ -209,7 +211,11 @@ class _Meter:
         at = beginning(0 if loading.remainder.continues else epoch)
         with warnings.catch_warnings(), watching(self.watched):
             warnings.simplefilter("ignore")  # the loop's own pass warns
-            here = device_feeds(alone, at, self.run)
+            if alone.placement.spans:  # the others need not know
+                host = HostFeeds(alone.here, alone.of_epoch(at), at, counters=self.run.counters)
+                here = host.begun()
+            else:
+                here = device_feeds(alone, at, self.run)
             began, before = time.perf_counter(), time.thread_time()
             try:
                 ready = self._waits(here.items, feeds, seconds)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from socket import gethostname
 from typing import Any
 
 import jax
@@ -14,8 +15,9 @@ from jreader.loaders import DataLoader
 from jreader.loaders.queries.stats import Stats
 from jreader.measuring.advice import advice_for, place, stage_in_words
 from jreader.measuring.bars import StageBar, bars
+from jreader.measuring.fleet import Fleet, exchanged
 from jreader.measuring.probing import Measured, Name, Probed, probe
-from jreader.measuring.verdicts import counted_step, counted_wait, limit_of, stages_of
+from jreader.measuring.verdicts import counted_data, counted_step, counted_wait, limit_of, stages_of
 from jreader.workers.executor_map import workers_of
 
 _LEAST = 4  # feeds of a loop: the first one is that for which all is made
@@ -52,6 +54,7 @@ class Report:
         note: Why the plan was not read again; "" if it was.
         arguments: The arguments that the advice asks for, such as {"threads": 16} of a map, or
             {"capacity": 8} of `load`; {} where it asks for another change.
+        fleet: Which process of several the others wait for; None for a report of one.
     """
 
     limit: Name
@@ -64,10 +67,13 @@ class Report:
     note: str = ""
     arguments: dict[str, int] = field(default_factory=dict)
     _named: str = ""
+    fleet: Fleet | None = None
 
     @property
     def verdict(self) -> str:
-        """What limits, in one sentence, with the advice."""
+        """What limits, in one sentence, with the advice; of a fleet, its slowest process."""
+        if self.fleet:
+            return str(self.fleet)
         if self.limit == "step":
             return (
                 f"The step limits the epoch, not the data: {self.waiting:.0%} of each step waits "
@@ -82,7 +88,7 @@ class Report:
         return f"{named} limits the epoch: {waits}; {self.advice}."
 
     def __str__(self) -> str:
-        """The verdict, and a line for each stage."""
+        """The verdict, and a line for each stage of this process."""
         *stages, waits = self._bars()
         wide = max(len(bar.title) for bar in stages)
         lines = [self.verdict, "", f"{'stage':{wide}}  {'ms a feed':>10}  who does it"]
@@ -133,7 +139,9 @@ def _who(stage: Measured) -> str:
     return f"{who}, {'holds' if stage.holding.holds_lock else 'leaves'} the interpreter's lock"
 
 
-def report(loader: DataLoader[Any], *, feeds: int = 8, seconds: float = 2.0) -> Report:
+def report(
+    loader: DataLoader[Any], *, feeds: int = 8, seconds: float = 2.0, fleet: bool | float = False
+) -> Report:
     """Finds out which stage limits the epoch, and what to change, after some steps of a real loop.
 
     >>> import time
@@ -157,9 +165,9 @@ def report(loader: DataLoader[Any], *, feeds: int = 8, seconds: float = 2.0) -> 
     stage is timed alone, and the functions of maps are watched, as to whether they hold the
     interpreter's lock. The pass of the loop is not touched, and goes on with its next feed. This
     opens the source and calls your functions once more, so do not ask while the loop reads a source
-    that can be read only once. Such a source, and several processes that feed one array, are judged
-    by the counters alone; `report.note` says so. Ask while nothing else runs: the interpreter's
-    switch interval is longer for a tenth of a second.
+    that can be read only once. Such a source is judged by the counters alone; `report.note` says
+    so. Ask while nothing else runs: the interpreter's switch interval is longer for a tenth of a
+    second.
 
     A loop that never waits for its step (it looks at no loss, say) runs ahead of the devices, as
     far as jax lets it: run a few hundred steps before you ask, or wait for each of them.
@@ -171,6 +179,10 @@ def report(loader: DataLoader[Any], *, feeds: int = 8, seconds: float = 2.0) -> 
         loader: A loader that a loop has asked for at least 4 feeds.
         feeds: How many feeds to read again, after a first one.
         seconds: After that time no further feed is read again.
+        fleet: Whether to find the process, of those that feed the same arrays, that the others wait
+            for: all call this after the same step, and get the same `report.fleet`. One that does
+            not within 10 s, or in as many seconds as you give instead of True, is named. In a run
+            of one process, this changes nothing.
 
     Raises:
         TypeError: `loader` is not a loader.
@@ -183,6 +195,7 @@ def report(loader: DataLoader[Any], *, feeds: int = 8, seconds: float = 2.0) -> 
         )
     many = check_number("feeds of jreader.report(loader)", feeds, 1)
     longest = check_seconds("seconds of jreader.report(loader)", seconds)
+    patience = 10.0 if fleet is True else check_seconds("fleet of jreader.report", fleet or 0)
     stats = loader.stats()
     if len(stats.steps_ns) < _LEAST - 1:
         raise ValueError(
@@ -197,7 +210,7 @@ def report(loader: DataLoader[Any], *, feeds: int = 8, seconds: float = 2.0) -> 
     slowest = 1e-9 * max(stats.waits_ns[1:])  # the first wait is for what is made once
     computes = probed.computes if probed else 1.0
     advice = advice_for(limit, stages, computes, slowest)
-    return Report(
+    found = Report(
         limit.name,
         limit.function,
         limit.where,
@@ -209,12 +222,17 @@ def report(loader: DataLoader[Any], *, feeds: int = 8, seconds: float = 2.0) -> 
         advice.arguments,
         stage_in_words(limit),
     )
+    run = loader._run  # noqa: SLF001  # nor where its processes post
+    if not patience or run.board is None:
+        return found
+    waits = min(wait, counted_data(stats, stages))
+    words = f"{stage_in_words(limit)}; {advice.words}"
+    mine = Fleet(run.board.me, gethostname(), words, waits, wait + step)
+    return replace(found, fleet=exchanged(run.board, mine, stats.feeds, patience))
 
 
 def _probed(loader: DataLoader[Any], feeds: int, seconds: float) -> tuple[Probed | None, str]:
     loading = loader._loaded  # noqa: SLF001  # what a loader loads is no business of its users
-    if loading.placement.spans:
-        return None, "The plan was not read again: several processes feed these arrays."
     try:
         found = probe(loading, loader.next_epoch, feeds, seconds)
     except Exception as error:

@@ -41,7 +41,7 @@ def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
         }
         stages += _of_plan(counted.get("read", 0.0), in_processes, probed)
         # in the loop they may have waited for the interpreter, which others held
-        place, stacking = 1e-9 * probed.place, probed.collate
+        place, stacking = 1e-9 * probed.place or place, probed.collate
         collate = replace(stacking.stage, alone=1e-9 * stacking.time)
     stages += [
         collate,
@@ -132,11 +132,11 @@ def limit_of(stats: Stats, stages: Sequence[Measured], capacity: int) -> Measure
     if capacity == 0:
         late = min(takes, away) > slowest.seconds
     else:
-        late = max(takes, _counted_data(stats, data)) < _ALIKE * away
+        late = max(takes, counted_data(stats, data)) < _ALIKE * away
     return Measured("capacity", workers=capacity) if late else slowest
 
 
-def _counted_data(stats: Stats, data: Sequence[Measured]) -> float:
+def counted_data(stats: Stats, data: Sequence[Measured]) -> float:
     """Seconds a feed on the thread that draws, as the loop had them."""
     measured: dict[str, float] = {stage.name: stage.seconds for stage in data}
     return sum(

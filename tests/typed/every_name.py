@@ -131,6 +131,9 @@ state, metrics = jreader.train(lambda total, feed: (total + 1, feed), 0, loader,
 assert_type(state, int)
 report: jreader.Report = jreader.report(loader)
 assert_type(report.advice, str)
+assert_type(report.fleet.waited if report.fleet else 0.0, float)
+assert_type(loader.stats().scalars(), dict[str, float])
+jreader.observe(loader, meter=object(), name="train")
 assert_type(jreader.marked_text({}, "tokenizer"), str)
 findings = [str(finding) for finding in jreader.lint(Pipeline(reader))]
 spec: jreader.ArraySpec = Pipeline(jreader.arrays(np.arange(4))).element_spec

@@ -79,6 +79,7 @@ class Board:
     Attributes:
         me: The index of this process.
         others: The indices of the other processes that feed the same arrays.
+        turn: The number of the next pass.
         closed: The number and the message of the pass that was closed last, until another begins.
     """
 
@@ -99,7 +100,7 @@ class Board:
         self.others = sorted(processes - {self.me})
         group = text_hash(sorted(processes))
         self._name = f"jreader/{called}/{next(_NUMBERS[called])} {group}"
-        self._turn, self._begun, self._over = 0, list[int](), deque[int](maxlen=_KEPT)
+        self.turn, self._begun, self._over = 0, list[int](), deque[int](maxlen=_KEPT)
         self._passes: WeakSet[Leaving] = WeakSet()
         self._store: Any = _client()
         if self._store is None:
@@ -113,7 +114,7 @@ class Board:
     def enter(self, each: Leaving) -> None:
         """Numbers a pass, as the next one."""
         self.closed = None
-        each.turn, self._turn = self._turn, self._turn + 1
+        each.turn, self.turn = self.turn, self.turn + 1
         self._passes.add(each)
         for process in _lost.intersection(self.others):
             self.lose(process)
@@ -194,7 +195,7 @@ class Board:
 
     def lose(self, process: int) -> None:
         """Posts that another process is gone from all passes that are not over there."""
-        going = {self._turn, *(each.turn for each in list(self._passes) if not each.over)}
+        going = {self.turn, *(each.turn for each in list(self._passes) if not each.over)}
         for turn in going.difference(self.read_of("over", process) or ()):
             self.first(f"{turn}/left/{process}", Message(0, LOST))
             self.first(f"{turn}/first left", process)
@@ -206,7 +207,7 @@ class Board:
         if self.closed:  # before anybody knew why: an error drops what a loop holds
             turn, message = self.closed
             self.post(f"{turn}/left", message._replace(end=why))
-        self.say_left(self._turn, Message(0, why))
+        self.say_left(self.turn, Message(0, why))
 
     def _key(self, subject: object, process: object) -> str:
         return f"{self._name}/{subject}/{process}"

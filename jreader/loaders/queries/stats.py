@@ -1,9 +1,11 @@
-"""`Stats`: what the counters of a loader say of its last feeds, as plain data."""
+"""`Stats`: what the counters of a loader say of its last feeds, as plain data and as metrics."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from jreader.counters import Counters, Work
 
@@ -70,12 +72,16 @@ class Stats:
         steps_ns: How long it stayed away after each, until it came for the next one.
         stages: What each stage took.
         queues: How full the queues were.
+        feeds: How many feeds loops got since the loader was made, in all passes.
+        waited_ns: For how long they waited for all of these.
     """
 
     waits_ns: tuple[int, ...]
     steps_ns: tuple[int, ...]
     stages: tuple[StageStats, ...]
     queues: tuple[QueueStats, ...]
+    feeds: int = 0
+    waited_ns: int = 0
 
     @property
     def waiting(self) -> float:
@@ -85,6 +91,42 @@ class Stats:
         """
         waited, stepped = sum(self.waits_ns), sum(self.steps_ns)
         return waited / (waited + stepped) if self.steps_ns else 0.0
+
+    def scalars(self, prefix: str = "jreader") -> dict[str, float]:
+        """Returns the metrics as a flat dict of floats, for W&B, TensorBoard and their like.
+
+        >>> from jreader import Pipeline, arrays
+        >>> loader = Pipeline(arrays([1, 2, 3, 4])).batch(2).load()
+        >>> len(list(loader))
+        2
+        >>> scalars = loader.stats().scalars()
+        >>> scalars["jreader/feeds"], "jreader/stage_seconds/read" in scalars
+        (2.0, True)
+
+        Args:
+            prefix: What the names begin with; give each loader of a run its own.
+        """
+        return {
+            "/".join([labels.pop("loader"), name.removesuffix("_total"), *labels.values()]): value
+            for name, labels, value in measured({prefix: self})
+        }
+
+    def prometheus(self, name: str = "loader") -> str:
+        r"""Returns the metrics as text in the exposition format of Prometheus.
+
+        >>> from jreader import Pipeline, arrays
+        >>> stats = Pipeline(arrays([1, 2])).batch(2).load().stats()
+        >>> print(*stats.prometheus("train").splitlines()[:3], sep="\n")
+        # HELP jreader_feeds_total Feeds that loops got.
+        # TYPE jreader_feeds_total counter
+        jreader_feeds_total{loader="train"} 0.0
+
+        `jreader.observe` gives them to a registry of `prometheus_client`.
+
+        Args:
+            name: The value of the label `loader`; give each loader of a program its own.
+        """
+        return prometheus_text(measured({name: self}))
 
     def __str__(self) -> str:
         """A table: a line for each stage and queue."""
@@ -143,7 +185,7 @@ def stats_of(counters: Counters, *, on_device: bool, capacity: int, equal: bool)
         QueueStats("capacity", capacity, tuple(counters.depths.copy())),
         *(_queue(work) for work in counters.works if work.by),
     ]
-    return Stats(tuple(waits), tuple(away), tuple(stages), tuple(queues))
+    return Stats(tuple(waits), tuple(away), tuple(stages), tuple(queues), *counters.given)
 
 
 def _of_work(work: Work) -> StageStats:
@@ -162,3 +204,42 @@ def _of_work(work: Work) -> StageStats:
 
 def _queue(work: Work) -> QueueStats:
     return QueueStats(work.op, None, tuple(work.depths.copy()), work.made_at)
+
+
+METRICS = {
+    "feeds_total": ("counter", "jreader.feeds", "{feed}", "Feeds that loops got."),
+    "wait_seconds_total": ("counter", "jreader.wait", "s", "Time that loops waited for feeds."),
+    "waiting_ratio": ("gauge", "jreader.waiting", "1", "Share of the time that the loop waits."),
+    "stage_seconds": ("gauge", "jreader.stage", "s", "Time that a worker takes for an item."),
+}
+"""For the name of each metric in Prometheus: its kind; in OpenTelemetry its name, and its unit; and
+what it is. docs/how_to/watch_a_run.md has a row for each."""
+
+
+def measured(loaders: Mapping[str, Stats]) -> Iterator[tuple[str, dict[str, str], float]]:
+    """All values of some loaders, by their names: of which metric, and the labels of each."""
+    for loader, stats in loaders.items():
+        by, seen = {"loader": loader}, Counter[str]()
+        yield "feeds_total", {**by}, float(stats.feeds)
+        yield "wait_seconds_total", {**by}, 1e-9 * stats.waited_ns
+        yield "waiting_ratio", {**by}, stats.waiting
+        for stage in stats.stages:
+            seen[title := _title_of_stage(stage)] += 1
+            labels = {**by, "stage": f"{title} {seen[title]}" if seen[title] > 1 else title}
+            if stage.items:
+                yield "stage_seconds", labels, 1e-9 * stage.time_ns / stage.items
+
+
+def prometheus_text(values: Iterable[tuple[str, dict[str, str], float]]) -> str:
+    """What `measured` gives, as Prometheus reads it."""
+    lines = {
+        name: [f"# HELP jreader_{name} {about}", f"# TYPE jreader_{name} {kind}"]
+        for name, (kind, _, _, about) in METRICS.items()
+    }
+    for name, labels, value in values:
+        pairs = ",".join(f'{key}="{text.translate(_ESCAPED)}"' for key, text in labels.items())
+        lines[name].append(f"jreader_{name}{{{pairs}}} {value}")
+    return "\n".join([*chain.from_iterable(lines.values()), ""])
+
+
+_ESCAPED = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})

@@ -1,0 +1,85 @@
+"""`Fleet`: the reports of all processes of a run as one: which process the others wait for.
+
+Processes that train together step together, so what delays one delays all: what its loop waits for
+its own data, the others wait in the step, or, where they agree on each feed of a stream, for the
+feed. So a process that waits may have its data ready. What it waits for its own is no longer than
+what its thread that draws works for a feed: the smaller one of the two counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from jreader.loaders.multihost.board import Board
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The process that the others wait for; `str(fleet)` says it, with the advice.
+
+    Attributes:
+        process: Its number, `jax.process_index()`.
+        host: The name of its machine.
+        limit: The stage that limits its data, and what to change there.
+        waits: Seconds a feed that its loop waits for its own data.
+        step: Seconds from feed to feed.
+        waited: The share of a step in which the others wait for it, and for nobody else.
+        silent: The numbers of the processes that have not answered.
+    """
+
+    process: int
+    host: str
+    limit: str
+    waits: float
+    step: float
+    waited: float = 0.0
+    silent: Sequence[int] = ()
+
+    def __str__(self) -> str:
+        """The slowest process, how long the others wait for it, and what to change there."""
+        silent = f" No report(loader, fleet=True) from {self.silent}." if self.silent else ""
+        return (
+            f"Process {self.process} (on {self.host}) is the slowest: the others wait for its data "
+            f"in {self.waited:.0%} of each step. What limits there is {self.limit}.{silent}"
+        )
+
+
+def merged(fleets: Iterable[Fleet], silent: Sequence[int] = ()) -> Fleet:
+    """That of some processes, each of which knows of itself alone, in any order.
+
+    >>> one = Fleet(0, "a", "the source; read several parts at once", waits=0.1, step=0.5)
+    >>> other = Fleet(1, "b", "the map `decode`; `threads=4`", waits=0.4, step=0.5)
+    >>> print(merged([one, other]))
+    Process 1 (on b) is the slowest: the others wait for its data in 60% of each step. What limits
+    there is the map `decode`; `threads=4`.
+    """
+    slowest, *rest = sorted(fleets, key=lambda each: (-each.waits, each.process))
+    more = slowest.waits - max((each.waits for each in rest), default=0.0)
+    return replace(slowest, waited=more / slowest.step, silent=silent)
+
+
+def exchanged(board: Board, mine: Fleet, at: int, seconds: float) -> Fleet:
+    """Posts what this process has, and returns that of all, which the first process merges.
+
+    So what each of the others posts and reads does not grow with their number.
+
+    Args:
+        board: Where the processes post.
+        mine: The fleet of this process alone.
+        at: How many feeds the loop of each process has got.
+        seconds: How long the first process waits for the others; they wait for it twice as long.
+    """
+    subject, first = f"{board.turn}/report {at}", min([board.me, *board.others])
+    board.post(f"{subject}/each", asdict(mine))
+    if board.me > first and (found := board.awaited(f"{subject}/all/{first}", 2 * seconds)):
+        return Fleet(**found)
+    until = time.monotonic() + seconds
+    for process in board.others if board.me == first else ():
+        board.awaited(f"{subject}/each/{process}", until - time.monotonic())
+    told = board.read(f"{subject}/each")
+    silent = [each for each in board.others if each not in told]
+    fleet = merged([mine, *(Fleet(**each) for each in told.values())], silent)
+    board.post(f"{subject}/all", asdict(fleet))
+    return fleet
