@@ -28,7 +28,7 @@ PUBLIC = sorted(jreader.__all__)
 OPS = [op for op in methods_of(Pipeline) if inspect.isclass(op)]
 WITH_JAX = (
     *("jreader.devices", "jreader.loaders", "jreader.measuring", "jreader.paddle"),
-    *("jreader.demo", "jreader.__main__", "jreader.integrations"),
+    *("jreader.checkpoint", "jreader.demo", "jreader.__main__", "jreader.integrations"),
 )
 
 

@@ -1,0 +1,142 @@
+"""Cursors in the checkpoints of orbax: a run resumes its feeds where it resumes its parameters.
+
+`Save` and `Restore` are arguments of orbax, as its `StandardSave` and `StandardRestore` are. They
+go beside these into a `Composite`, and no handler has to be registered:
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import orbax.checkpoint as ocp
+    >>> from jreader import Pipeline, arrays, checkpoint
+    >>> loader = Pipeline(arrays(n=np.arange(8))).shuffle(seed=0).batch(2).load()
+    >>> feeds = loader.steps()
+    >>> first = next(feeds)
+    >>> with ocp.CheckpointManager(tempfile.mkdtemp()) as manager:
+    ...     saved = manager.save(1, args=ocp.args.Composite(data=checkpoint.Save(feeds)))
+    ...     later = [next(feeds)["n"].tolist() for _ in range(3)]
+    ...     manager.wait_until_finished()
+    ...     kept = manager.restore(1, args=ocp.args.Composite(data=checkpoint.Restore(feeds)))
+    >>> [next(feeds)["n"].tolist() for _ in range(3)] == later
+    True
+
+It needs `python -m pip install 'jreader[checkpoint]'`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import jax
+
+from jreader.errors import NotResumable
+from jreader.extras import extra
+from jreader.loaders import DataLoader
+from jreader.loaders.checkpoints.cursors import checked
+from jreader.loaders.iterators import FeedIterator
+from jreader.readers import Cursor
+
+ocp: Any = extra("orbax.checkpoint", "checkpoint", "jreader.checkpoint needs orbax")
+
+Feeds: TypeAlias = FeedIterator | DataLoader
+_OF_ALL = "metadata"  # as JsonSave names its file: either reads what the other one wrote
+
+
+class CursorHandler(ocp.JsonCheckpointHandler):  # type: ignore[misc]  # orbax ships no types
+    """What orbax calls for `Save` and `Restore`; users need not name it."""
+
+    async def async_save(self, directory: Any, _item: None = None, args: Any = None) -> list[Any]:
+        """Takes the cursor now, and returns what writes it later."""
+        try:
+            written = asyncio.to_thread(_writing(args.feeds), directory)
+        except Exception as error:  # orbax reports it; if it were raised, its threads would hang
+            failed = Future[None]()
+            failed.set_exception(error)
+            return [failed]
+        return [ocp.future.CommitFutureAwaitingContractedSignals(written, name="jreader")]
+
+    def restore(self, directory: Any, _item: None = None, args: Any = None) -> Any:
+        """Returns the cursor, or the feeds at it."""
+        cursor = _read(directory)
+        return cursor if args.feeds is None else _moved(args.feeds, cursor)
+
+
+@ocp.args.register_with_handler(CursorHandler, for_save=True)
+@dataclass
+class Save(ocp.args.CheckpointArgs):  # type: ignore[misc]  # likewise
+    """Saves the cursor of feeds as it is when orbax is told to save, also if that writes later.
+
+    One process writes the cursor of feeds that all processes share. Where each process has feeds of
+    its own, each writes.
+
+    Attributes:
+        feeds: The feeds; or a loader, whose latest pass counts.
+    """
+
+    feeds: Feeds
+
+    def __post_init__(self) -> None:
+        """Refuses anything else where it is written."""
+        _check(self.feeds, Feeds)
+
+
+@ocp.args.register_with_handler(CursorHandler, for_restore=True)
+@dataclass
+class Restore(ocp.args.CheckpointArgs):  # type: ignore[misc]  # likewise
+    """Restores a cursor, for `loader.steps(n, at=cursor)`; or moves feeds to it.
+
+    It also restores what `JsonSave(feeds.cursor)` has saved.
+
+    Attributes:
+        feeds: The feeds, which go on at the cursor; or a loader, whose next `iter(loader)` does.
+            None for the cursor alone.
+    """
+
+    feeds: Feeds | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses anything else where it is written."""
+        _check(self.feeds, Feeds | None)
+
+
+def _own() -> str:
+    """The name of the file of this process, where each has one."""
+    return f"process_{jax.process_index()}-of-{jax.process_count()}.json"
+
+
+def _writing(feeds: Feeds) -> Callable[[Any], object]:
+    """What writes the cursor that the feeds have now into a folder."""
+    loading = feeds._loading  # noqa: SLF001  # which nobody else asks
+    shared = loading is not None and loading.placement.spans
+    if shared and jax.process_index():  # the first one asks all others where their lanes are
+        return lambda _directory: None
+    text = json.dumps(feeds.cursor if isinstance(feeds, FeedIterator) else feeds.state_dict())
+    name = _OF_ALL if shared or jax.process_count() == 1 else _own()
+    return lambda directory: (directory / name).write_text(text)
+
+
+def _read(directory: Any) -> Cursor:
+    """The cursor of this process."""
+    here = [each for each in (directory / _OF_ALL, directory / _own()) if each.exists()]
+    found = {each.read_text() for each in here or directory.glob("process_*")}
+    if len(found) != 1:
+        raise NotResumable(
+            f"the item {directory.name!r} of this checkpoint has {len(found)} cursors, and no "
+            f"{_own()}. Restore an item that checkpoint.Save(feeds) has saved; on as many "
+            f"processes as saved it, where each had feeds of its own."
+        )
+    return checked(json.loads(found.pop()))
+
+
+def _moved(feeds: Feeds, cursor: Cursor) -> Feeds:
+    """The feeds, once they go on at the cursor."""
+    (feeds.set_state if isinstance(feeds, FeedIterator) else feeds.load_state_dict)(cursor)
+    return feeds
+
+
+def _check(feeds: Any, kinds: Any) -> None:
+    if not isinstance(feeds, kinds):
+        raise TypeError(f"give feeds or a loader, as in checkpoint.Save(feeds), not {feeds!r}")
