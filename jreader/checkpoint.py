@@ -41,7 +41,7 @@ from jreader.readers import Cursor
 
 ocp: Any = extra("orbax.checkpoint", "checkpoint", "jreader.checkpoint needs orbax")
 
-Feeds: TypeAlias = FeedIterator | DataLoader
+Feeds: TypeAlias = FeedIterator[Any] | DataLoader[Any]
 _OF_ALL = "metadata"  # as JsonSave names its file: either reads what the other one wrote
 
 
@@ -80,7 +80,7 @@ class Save(ocp.args.CheckpointArgs):  # type: ignore[misc]  # likewise
 
     def __post_init__(self) -> None:
         """Refuses anything else where it is written."""
-        _check(self.feeds, Feeds)
+        _check(self.feeds)
 
 
 @ocp.args.register_with_handler(CursorHandler, for_restore=True)
@@ -99,7 +99,7 @@ class Restore(ocp.args.CheckpointArgs):  # type: ignore[misc]  # likewise
 
     def __post_init__(self) -> None:
         """Refuses anything else where it is written."""
-        _check(self.feeds, Feeds | None)
+        _check(self.feeds, or_none=True)
 
 
 def _own() -> str:
@@ -137,6 +137,6 @@ def _moved(feeds: Feeds, cursor: Cursor) -> Feeds:
     return feeds
 
 
-def _check(feeds: Any, kinds: Any) -> None:
-    if not isinstance(feeds, kinds):
+def _check(feeds: Any, *, or_none: bool = False) -> None:
+    if not isinstance(feeds, (FeedIterator, DataLoader)) and not (or_none and feeds is None):
         raise TypeError(f"give feeds or a loader, as in checkpoint.Save(feeds), not {feeds!r}")

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 import jreader
-from jreader import DataLoader, Pipeline, arrays, datasets, map_readers, shuffle
+from jreader import DataLoader, Pipeline, arrays, checkpoint, datasets, map_readers, shuffle
 from jreader.pipelines.preparing import Prepared
 
 
@@ -104,6 +104,8 @@ def trained(total: jax.Array, feed: Feeds) -> tuple[jax.Array, float]:
     return total + loss(feed), 0.5
 
 
+checkpoint.Save(loader.steps(1))
+checkpoint.Restore(loader)
 assert_type(jreader.train(lambda total, feed: (total + 1, feed), 0, loader, progress=False)[0], int)
 assert_type(jreader.train(trained, whole.peek(), loader)[0], jax.Array)
 assert_type(Pipeline(datasets.digits.train()).batch(2).load(pmap=None), DataLoader[Feeds])
