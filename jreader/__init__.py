@@ -47,6 +47,7 @@ _ROOMS = {
     "sources.files.block_store": "Store",
     "sources.image_folders": "image_folder",
     "sources.json_lines": "jsonl",
+    "sources.mds_files": "mds",
     "sources.random_access": "source",
     "sources.recordings.audio_files": "audio",
     "sources.recordings.video_files": "video",

@@ -59,6 +59,7 @@ from jreader.sources.columns import ragged as ragged
 from jreader.sources.files.block_store import Store as Store
 from jreader.sources.image_folders import image_folder as image_folder
 from jreader.sources.json_lines import jsonl as jsonl
+from jreader.sources.mds_files import mds as mds
 from jreader.sources.random_access import source as source
 from jreader.sources.recordings.audio_files import audio as audio
 from jreader.sources.recordings.video_files import video as video

@@ -333,7 +333,7 @@ def reading(path: str, expected: str) -> Iterator[None]:
     try:
         yield
     except (
-        *(ValueError, TypeError, EOFError, OverflowError, RecursionError, SyntaxError),
+        *(ValueError, TypeError, EOFError, LookupError, OverflowError, RecursionError, SyntaxError),
         *(gzip.BadGzipFile, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
     ) as error:
         raise damaged(path, expected, str(error)) from error

@@ -18,6 +18,7 @@ import pyarrow as pa
 import soundfile
 from changed_programs import Scaled
 from chat_templates import CHARACTERS, CHATML, TOKENIZER, template
+from mds_files import write_mds
 from pyarrow import csv as pa_csv
 from pyarrow import parquet as pa_parquet
 from tfrecords import framed

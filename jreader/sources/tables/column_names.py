@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from jreader.sources.tables.arrow_columns import pyarrow
+
+Names: TypeAlias = "Sequence[str] | str | None"
+"""The names of columns; a single str for bare values, None for all."""
 
 
 def checked_names(call: str, columns: Any) -> tuple[str, ...] | str:

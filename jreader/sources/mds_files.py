@@ -1,0 +1,181 @@
+"""`mds`: the samples of MosaicML Streaming's shards, found by number.
+
+The `index.json` of a folder says what its shards are. A shard is the number of its samples, the
+bytes at which each begins and at which the last one ends (uint32, little-endian), a text, and the
+samples. A sample is the sizes of its columns of no fixed size (uint32), and then its columns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cached_property, partial
+from itertools import accumulate, chain, pairwise
+from typing import Any
+
+import numpy as np
+
+from jreader.readers import argument, op
+from jreader.readers.columns import Array
+from jreader.sources.file_checks import damaged, is_file, reading
+from jreader.sources.files.block_store import Store
+from jreader.sources.files.byte_ranges import ByteFile
+from jreader.sources.files.file_readers import Paths, files_named
+from jreader.sources.files.records import Parse, RecordFiles, Records
+from jreader.sources.files.stored_files import open_file
+from jreader.sources.tables.column_names import Names, checked_names
+
+_INDEX, _EXPECTED = "index.json", "an MDS shard"
+_NUMBERS = [np.dtype(code).name for code in "bhiqBHIQefd"]
+_TEXTS = {"str": bytes.decode, "json": json.loads, "str_int": int, "str_float": float}
+
+
+@op
+class mds(RecordFiles[Any]):
+    r"""A reader of the samples of MDS shards, as MosaicML Streaming writes them.
+
+    Samples are dicts of the columns, with the values that `StreamingDataset` gives: `int` is an
+    int, `str` a str, `json` what it holds, `int32` and the like a scalar of NumPy, and `ndarray` an
+    array that cannot be written to. Columns of other encodings are the bytes that are stored:
+    `jpeg` and `png` for `images.decode`, `pkl` for `pickle.loads`, which runs what they say.
+    Neither torch nor Streaming is needed.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> shard = np.array([2, 16, 21, 26, 1], "<u4").tobytes() + b"a" + b"\1\0\0\0b"
+    >>> entry = {"format": "mds", "samples": 2, "zip_data": None, "column_names": ["text"],
+    ...     "column_encodings": ["str"], "column_sizes": [None],
+    ...     "raw_data": {"basename": "shard.00000.mds", "bytes": 26, "hashes": {}}}
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "index.json").write_text(json.dumps({"version": 2, "shards": [entry]}))
+    ...     _ = Path(folder, "shard.00000.mds").write_bytes(shard)
+    ...     list(mds(folder)())
+    [{'text': 'a'}, {'text': 'b'}]
+
+    The reader is indexed: it can be shuffled as a whole, sharded, and resumed at any sample, and
+    only the samples that a pass needs are read. Each shard is a block: `shuffle(seed=0, blocks=64)`
+    reads it once in an epoch, as a whole. Hashes are not checked, and packed shards are not read:
+    unpack them beside their index.
+
+    Args:
+        paths: A folder with an `index.json`, an `index.json`, a pattern such as
+            `"data/**/index.json"`, or a list of these: one sequence, in that order. Or single
+            shards that the `index.json` of their folder names.
+        columns: The names of the columns to read, in the order that samples are to have; None for
+            all. A single str gives bare values instead of dicts.
+        store: Keeps blocks of far files on disk (`Store`).
+
+    Raises:
+        TypeError: A path is neither a str nor a path, or columns are not names.
+        FileNotFoundError: A file does not exist, or a pattern or a folder has none.
+        NotImplementedError: A shard is packed (`zstd`, say), and not there unpacked.
+        ValueError: When a pass begins: there is no such column.
+        DamagedData: An index is not one of MDS shards; or, when a pass begins, or comes to the
+            sample: a shard is truncated, of another format, not what the index says, or has
+            changed.
+    """
+
+    shown_call = "mds(paths, columns)"
+    suffixes = (_INDEX,)
+    kind = "mds"
+    names: tuple[str, ...] | str | None = argument(checked_names, default=None)
+
+    def __init__(self, paths: Paths, columns: Names = None, *, store: Store | None = None) -> None:
+        named = files_named(self.shown_call, paths, self.suffixes)
+        shards = (_shards_of(path) if path.endswith(_INDEX) else [path] for path in named)
+        self.keep([*chain.from_iterable(shards)], names=columns, store=store)
+
+    @cached_property
+    def _shards(self) -> dict[str, tuple[int, Any]]:
+        """What the indices of their folders say of the shards."""
+        indices = {path[: path.rfind("/") + 1] + _INDEX for path in self.paths}
+        known = dict(chain.from_iterable(_shards_of(index).items() for index in indices))
+        with reading(self.paths[0], f"a shard that the {_INDEX} of its folder names"):
+            return {path: known[path] for path in self.paths}
+
+    def find(self, file: ByteFile) -> Array:
+        """The bytes at which samples begin, and the size of the file."""
+        samples, _ = self._shards[file.path]
+        head = file.read(0, min(4 * samples + 8, file.size))
+        table = np.frombuffer(head, "<u4", len(head) // 4).astype(np.int64)
+        good = [len(table), *table[:1], *table[-1:]] == [samples + 2, samples, file.size]
+        if not good or np.diff(table[1:], prepend=len(head)).min() < 0:
+            raise damaged(file.path, _EXPECTED, f"it does not begin with {samples:,} places in it")
+        return table[1:]
+
+    def parser(self) -> Parse[Any]:
+        """Decodes the columns that are wanted."""
+        shards = self._shards.items()
+        return partial(_samples, {path: _fields(path, of, self.names) for path, (_, of) in shards})
+
+    def opened(self) -> Records:
+        """The samples, in blocks: the shards."""
+        rows = super().opened()
+        rows.block_starts = rows.starts[:-1]
+        return rows
+
+
+def _shards_of(index: str) -> dict[str, tuple[int, Any]]:
+    """What an index says of its shards, by the file of each.
+
+    Raises:
+        DamagedData: It is no such index.
+    """
+    file, folder, found = open_file(index), index.removesuffix(_INDEX), dict[str, tuple[int, Any]]()
+    text = file.read(0, file.size)
+    with reading(index, "an index of MDS shards"):
+        for shard in json.loads(text)["shards"]:
+            name = shard["raw_data"]["basename"]
+            if shard["format"] != "mds" or shard["samples"] < 1 or {"", ".."} & {*name.split("/")}:
+                raise ValueError(f"it has no MDS shard in {name!r}")
+            if shard["zip_data"] and not is_file(folder + name):
+                raise NotImplementedError(f"{index}: {shard['zip_data']['basename']} is packed.")
+            decoders = map(_decoder, shard["column_encodings"])
+            columns = zip(shard["column_names"], shard["column_sizes"], decoders, strict=True)
+            found[folder + name] = shard["samples"], {each[0]: each[1:] for each in columns}
+    return found
+
+
+def _fields(path: str, columns: Any, names: Any) -> tuple[Any, list[Any]]:
+    """The names of the columns that are wanted; and of all the name, size, and what decodes it."""
+    wanted = (names,) if isinstance(names, str) else names or [*columns]
+    if unknown := {*wanted} - {*columns}:
+        raise ValueError(f"{path} has no column {min(unknown)!r}: it has {', '.join(columns)}.")
+    every = columns.items()
+    return names or wanted, [(name, size, name in wanted and get) for name, (size, get) in every]
+
+
+def _samples(fields: Any, file: Any, offset: int, data: bytes, *ends: Any) -> Iterator[Any]:
+    names, columns = fields[file.path]
+    many = sum(size is None for _, size, _ in columns)
+    for begin, end in zip(*ends, strict=True):
+        with reading(f"{file.path}, at byte {offset + begin:,},", _EXPECTED):
+            sizes = iter(np.frombuffer(data, "<u4", many, begin).tolist())
+            each = (next(sizes) if size is None else size for _, size, _ in columns)
+            places = [*accumulate(each, initial=begin + 4 * many)]
+            if places[-1] != end:
+                raise ValueError(f"its columns end at byte {offset + places[-1]:,}")
+            parts = zip(columns, pairwise(places), strict=True)
+            found = {name: get(data[low:high]) for (name, _, get), (low, high) in parts if get}
+        yield found[names] if isinstance(names, str) else {name: found[name] for name in names}
+
+
+def _decoder(encoding: str) -> Any:
+    """What decodes a column; what is not listed is left as it is."""
+    kind, dtype, shape = [*encoding.split(":"), "", ""][:3]
+    if kind == "ndarray":
+        return partial(_array, dtype, [*map(int, shape.split(","))] if shape else None)
+    if kind == "int":
+        return partial(int.from_bytes, byteorder="little", signed=True)
+    return partial(_array, kind, ()) if kind in _NUMBERS else _TEXTS.get(kind, bytes)
+
+
+def _array(dtype: str, shape: Any, data: bytes) -> Any:
+    """An array, or a scalar where the shape is (); data begin with the dtype if it is ""."""
+    if not dtype:
+        dtype, data = f"{'uif'[data[0] & 3]}{data[0] >> 3}", data[1:]
+    if shape is None:
+        axes, width = data[0] >> 2, 1 << (data[0] & 3)
+        shape = np.frombuffer(data, f"<u{width}", axes, 1).tolist()
+        data = data[1 + axes * width :]
+    return np.frombuffer(data, dtype).reshape(shape)[()]
