@@ -136,6 +136,11 @@ def write_arrayrecord(name, values):
     writer.close()
 
 
+def write_shards(name, values):
+    samples = [{"n": n, "m": 2 * n, "text": "x" * n} for n in values.tolist()]  # of other sizes
+    write_mds(name, {"n": "int", "m": "int", "text": "str"}, samples)
+
+
 def write_video(name, values):
     encode(name, "mpeg4", len(values), (16, 16))
 
@@ -432,6 +437,14 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
             "seed": (REFUSED, (0, 1)),
             "on_error": (GOES_ON, ("raise", "skip")),
             "max_errors": (GOES_ON, (100, 9)),
+        },
+    ),
+    "mds": (
+        of_files(jreader.mds, "mds", write_shards),
+        {
+            "paths": paths("mds"),
+            "columns": (REFUSED, ("n", "m")),
+            "store": (GOES_ON, STORE),
         },
     ),
     "mix": (

@@ -9,6 +9,7 @@ import tarfile
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mds_files import write_mds
 from samples import check_resumes_everywhere, everything
 from tfrecords import write_tfrecord
 from widths import examples
@@ -22,6 +23,7 @@ from jreader import (
     huggingface,
     image_folder,
     jsonl,
+    mds,
     parquet,
     tar,
     tfrecord,
@@ -42,6 +44,11 @@ def records(folder):
     for part in (range(4), range(4, COUNT)):
         write_tfrecord(folder / f"{part[0]}.tfrecord", [b"%d" % number for number in part])
     return tfrecord(folder), int
+
+
+def shards(folder):
+    samples = [{"n": number, "text": "x" * number} for number in range(COUNT)]
+    return mds(write_mds(folder, {"n": "int", "text": "str"}, samples)), lambda sample: sample["n"]
 
 
 def tables(folder):
@@ -127,6 +134,7 @@ STEPS = {
 MADE = [
     lines,
     records,
+    shards,
     tables,
     archives,
     images,

@@ -92,6 +92,7 @@ read: list[jreader.Reader[Any]] = [
     jreader.idx("images", "labels"),
     jreader.image_folder("pictures", with_paths=True),
     jreader.jsonl("a.jsonl", "b.jsonl"),
+    jreader.mds("data", columns=["tokens"]),
     jreader.mnist_json("mnist.json.gz", mode="test"),
     jreader.npy("x.npy", "y.npy"),
     jreader.npz("rows.npz", "x"),
