@@ -175,7 +175,7 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
         how = "make them alike in a .map(fn) before"
         if common(field_kind(value), field.kind).how == "ragged":
             how += ', or write as "parquet"'
-            if self.format == "parquet":
+            if self.format in ("arrow", "parquet"):
                 how = f"type ragged={[field.name]!r}, which says that its length differs"
         return cannot_write(self.format, number, f"{said}. {how[0].upper() + how[1:]}.")
 

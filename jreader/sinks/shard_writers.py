@@ -169,10 +169,12 @@ class Format(NamedTuple):
     Attributes:
         stems: What the names of files begin with: a shard has a file for each.
         begun: Begins the files of a shard, one for each of `stems`, and ends them.
+        suffixes: What their names end in, if it is not the name of the format.
     """
 
     stems: tuple[str, ...]
     begun: Callable[[Sequence[Path]], AbstractContextManager[Append]]
+    suffixes: tuple[str, ...] = ()
 
 
 class Stopped(Exception):  # no error: it is raised where nobody waits any more
@@ -195,7 +197,7 @@ class ShardWriters:
     Attributes:
         folder: Where to.
         format: How.
-        suffix: What the names of files end in.
+        suffix: What the names of files end in, where the format does not say.
         block: How many samples are encoded at once.
         plane: Where samples are found by their indices, if pieces have none.
         encode: What is called with each sample first.
@@ -253,9 +255,10 @@ class ShardWriters:
     def renamed(self, shards: int) -> list[str]:
         """Gives all files their names, which tell how many there are; returns the names."""
         names = []
-        for place, stem in enumerate(self.format.stems):
+        suffixes = self.format.suffixes or repeat(self.suffix)
+        for place, (stem, suffix) in enumerate(zip(self.format.stems, suffixes, strict=False)):
             for shard in range(shards):
-                name = f"{stem}-{shard:05}-of-{shards:05}{self.suffix}"
+                name = f"{stem}-{shard:05}-of-{shards:05}{suffix}"
                 self._paths(shard)[place].rename(self.folder / name)
                 names.append(name)
         return names

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -23,7 +24,6 @@ from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.nodes import plane_of
 from jreader.readers.seeds import Draws, resolved, waits
 from jreader.sinks.npy_shards import npy_shards
-from jreader.sinks.parquet_shards import parquet_shards
 from jreader.sinks.record_shards import record_shards
 from jreader.sinks.shard_writers import (
     Cuts,
@@ -35,27 +35,33 @@ from jreader.sinks.shard_writers import (
     indexed_pieces,
     streamed_pieces,
 )
+from jreader.sinks.table_shards import table_shards
 from jreader.sinks.tar_shards import tar_shards
+from jreader.sinks.token_shards import token_shards
 from jreader.sources.array_record_files import array_record
 from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import path_text
 from jreader.sources.tables.arrow_columns import pyarrow
 from jreader.sources.transactions import entries, new_folder
-from jreader.transforms import firstn
+from jreader.transforms import firstn, map_readers
 from jreader.workers.ahead import made_ahead
 from jreader.workers.limits import Limits
 from jreader.workers.threads import Drawer, runs_users_code
 from jreader.workers.threads.thread_map import ThreadCrew
 
-FormatName: TypeAlias = Literal["arrayrecord", "npy", "parquet", "tar"]
+FormatName: TypeAlias = Literal[
+    "arrayrecord", "arrow", "llmc", "megatron", "nanogpt", "npy", "parquet", "tar"
+]
 
+_TABLES, _TOKENS = ("arrow", "parquet"), ("llmc", "megatron", "nanogpt")
 _FORMATS: dict[str, Callable[..., Format]] = {
     "arrayrecord": record_shards,
     "npy": npy_shards,
-    "parquet": parquet_shards,
     "tar": tar_shards,
+    **{form: partial(table_shards, form) for form in _TABLES},
+    **{form: partial(token_shards, form) for form in _TOKENS},
 }
-_EXTRAS: dict[str, Callable[[], Any]] = {"arrayrecord": array_record, "parquet": pyarrow}
+_EXTRAS: dict[str, Any] = {"arrayrecord": array_record, "arrow": pyarrow, "parquet": pyarrow}
 _LOOKED_AT = 128  # samples, of which the first tell how large shards are, and what fields hold
 _PATIENCE = 5.0  # seconds that threads have to end, where something was wrong
 _CALL = "write(reader, path, format)"
@@ -70,6 +76,9 @@ def write(
     shards: int | None = None,
     samples_per_shard: int | None = None,
     ragged: Sequence[str] = (),
+    field: str | int | None = None,
+    dtype: Any = None,
+    eos: int | None = None,
     encode: Callable[[Any], Any] | None = None,
     overwrite: bool = False,
     threads: int | None = None,
@@ -96,6 +105,8 @@ def write(
     - "parquet" (extra `arrow`) holds dicts, also in dicts, of numbers, texts, bytes and arrays of
       one shape, or of several in the first axis. `parquet(paths)` gives them back, numbers as
       those of NumPy.
+    - "arrow" (extra `arrow`) holds the same, in files of Arrow's file format (IPC), which are not
+      compressed: `arrow(paths)` maps them into memory. A record batch has some 8 MB.
     - "npy" holds numbers and arrays of one shape, or dicts and tuples of them: a file for each
       field. `npy("folder/image-*.npy", "folder/label-*.npy")` gives tuples.
     - "tar" holds dicts of extensions, as WebDataset does, and keys by `__key__`, or by number.
@@ -103,19 +114,30 @@ def write(
       array, what ends in `json` as JSON. `tar(paths)` gives the bytes.
     - "arrayrecord" (extra `arrayrecord`) holds bytes; others need `encode`, as in
       `encode=pickle.dumps`. `arrayrecord(paths)` gives the bytes.
+    - "nanogpt", "llmc" and "megatron" hold documents: arrays, or lists, of token ids. They write
+      the `.bin` files that these trainers read, "megatron" each with its `.idx`.
+      `tokens(paths, dtype, eos)` gives the documents back; of "nanogpt" and "llmc", only where each
+      was written with the same `eos`, and has it nowhere else.
 
     Args:
         reader: Any reader of samples, not of batches.
         path: A folder that is new or empty. Files are named after it, `NAME-00000-of-00012.tar`;
             those of "npy" after the fields, if there are some.
-        format: "arrayrecord", "npy", "parquet" or "tar".
+        format: "arrayrecord", "arrow", "llmc", "megatron", "nanogpt", "npy", "parquet" or "tar".
         shards: How many shards, which then differ by one sample at most; for readers that know
             their length.
         samples_per_shard: How many samples a shard has, the last one fewer, instead of `shards`.
             None for as many as have 64 MB, by the first 128 samples.
-        ragged: For "parquet", the names of fields whose arrays differ in their first axis. Needed
-            only where the first 128 samples do not show it.
-        encode: A function of a sample, called on the threads: what it returns is written.
+        ragged: For "arrow" and "parquet", the names of fields whose arrays differ in their first
+            axis. Needed only where the first 128 samples do not show it.
+        field: The field of each sample that is written, alone: a key of dicts, or the index of a
+            tuple.
+        dtype: The dtype of token ids: "uint16" (the default), or what larger ones need, which is
+            "int32" for "megatron" and "uint32" for "nanogpt" and "llmc" (its files of Llama 3).
+        eos: The token that ends each document ("llmc": begins it). It is written where a document
+            does not have it there already; None for documents as they are.
+        encode: A function of a sample, or of its `field`, called on the threads: what it returns is
+            written.
         overwrite: Whether to replace the shards that are in the folder, when all is written. Until
             then they stay; a folder with other files than shards is refused.
         threads: How many threads write; None for one per core, at most 8.
@@ -133,15 +155,17 @@ def write(
     errors.check_reader(_CALL, reader)
     if format not in _FORMATS:
         raise ValueError(f"format of {_CALL} is one of {', '.join(_FORMATS)}, not {format!r}.")
-    folder = checked_folder(path, (f".{format}", ".array_record"))
+    options = _checked_options(format, ragged, dtype, eos)
+    folder = checked_folder(path, (f".{format}", ".array_record", ".bin"))
     shards, samples_per_shard = _checked_sizes(shards, samples_per_shard)
     overwrite = errors.check_flag(f"overwrite of {_CALL}", overwrite)
     progress = errors.check_flag(f"progress of {_CALL}", progress)
-    _check_ragged(ragged, format)
     many = _checked_threads(threads)
     _EXTRAS.get(format, tuple)()  # raises if the extra is not installed
     check_free(folder, overwrite=overwrite)
     _check_writable(reader)
+    if field is not None:
+        reader = map_readers(itemgetter(field), reader)
 
     place = place_of_caller()
     if waits(reader):
@@ -159,7 +183,6 @@ def write(
                 f"{described(reader)} has no samples: nothing was written to {str(folder)!r}."
             )
         first = looked if encoded is None else list(map(encoded, looked))
-        options = {"ragged": ragged} if ragged else {}
         shards_of = _FORMATS[format](first, folder.name, **options)
         cuts = cuts_for(looked, shards, samples_per_shard, total)
         pieces = _pieces(cuts, plane, looked, up)
@@ -262,11 +285,16 @@ def _check_shards(reader: Reader[Any], shards: int | None, total: int | None) ->
         )
 
 
-def _check_ragged(ragged: Any, name: str) -> None:
+def _checked_options(form: str, ragged: Any, dtype: Any, eos: Any) -> dict[str, Any]:
+    """What a format is told besides, if it is one that takes it."""
     if isinstance(ragged, str) or not all(isinstance(field, str) for field in ragged):
         raise TypeError(f"ragged of {_CALL} is a list of names of fields, not {ragged!r}.")
-    if ragged and name != "parquet":
-        raise TypeError(f'ragged= of {_CALL} is for "parquet": leave it out.')
+    options = {"ragged": ragged or None, "dtype": dtype, "eos": eos}
+    given = {name: option for name, option in options.items() if option is not None}
+    for name in given:
+        if form not in (forms := _TABLES if name == "ragged" else _TOKENS):
+            raise TypeError(f"{name}= of {_CALL} is for {', '.join(forms)}: leave it out.")
+    return given
 
 
 def _telling(encode: Any, place: str) -> Callable[[Any], Any] | None:

@@ -44,12 +44,12 @@ from jreader.sources.files.set_indices import MANY, SetIndex
 from jreader.sources.files.stored_files import open_file
 from jreader.sources.lazy_maps import LazyMap, ResidentBytes
 
-_LLMC = {20240520: (1, "uint16"), 20240801: (7, "uint32")}  # magic number: version, dtype
-_LLMC_HEAD = 1024  # bytes
-_IDX_MAGIC = b"MMIDIDX\0\0"
+LLMC = {20240520: (1, "uint16"), 20240801: (7, "uint32")}  # magic number: version, dtype
+LLMC_HEAD = 1024  # bytes
+IDX_MAGIC = b"MMIDIDX\0\0"
 _IDX = "the .idx of a .bin file, as Megatron writes it"
 _IDX_HEAD = 26  # bytes: magic, version (8), dtype (1), number of sequences (8)
-_IDX_DTYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16"}
+IDX_DTYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16"}
 _AT_ONCE = 1 << 24  # bytes that a thread looks through in one go
 
 
@@ -144,6 +144,8 @@ class tokens(FileReader[Array], FileTable[Array]):
     ) -> None:
         several = paths if isinstance(paths, (list, tuple)) else [paths]
         each = [path for given in several for path in braces_expanded(given)]
+        named = {path_text(path) for path in each}
+        each = [path for path in each if ".idx" not in str(path) or _with_suffix(path) not in named]
         self.keep(list(map(_with_suffix, each)), dtype=dtype, store=store, block=block)
         set_fields(self, paths=tuple(path for path in self.paths if not path.endswith(".idx")))
         if eos is not None:
@@ -237,7 +239,7 @@ def _tokens_of(file: ByteFile, kind: np.dtype[Any]) -> Tokens:
     if not size:
         raise damaged(path, expected, "it is empty")
     magic, version, count = struct.unpack("<3i", head[:12].ljust(12, b"\0"))
-    if magic in _LLMC:
+    if magic in LLMC:
         return _llmc(file, kind, magic, version, count)
     if said := foreign_format(looked_at, kind.itemsize):
         raise damaged(path, expected, f"it is {said}")
@@ -262,16 +264,16 @@ def _npy_tokens(file: ByteFile, looked_at: ByteFile, kind: np.dtype[Any]) -> Tok
 
 
 def _llmc(file: ByteFile, kind: np.dtype[Any], magic: int, version: int, count: int) -> Tokens:
-    path, expected, (known, dtype) = file.path, "a file of tokens of llm.c", _LLMC[magic]
+    path, expected, (known, dtype) = file.path, "a file of tokens of llm.c", LLMC[magic]
     if version != known:
         raise damaged(path, expected, f"byte 4 says version {version}, not {known}")
     if dtype != kind.name:
         raise _other_dtype(path, kind, dtype)
-    needed = _LLMC_HEAD + max(count, 0) * kind.itemsize
+    needed = LLMC_HEAD + max(count, 0) * kind.itemsize
     _check_size(file, expected, needed, f"byte 8 says {count:,} tokens")
     if count < 1:
         raise damaged(path, expected, f"byte 8 says that it has {count:,} tokens")
-    return Tokens(file, _LLMC_HEAD, count, kind, leads=True)
+    return Tokens(file, LLMC_HEAD, count, kind, leads=True)
 
 
 def _documents_of(file: Tokens, beside: ByteFile) -> Array:
@@ -309,15 +311,15 @@ def _documents_of(file: Tokens, beside: ByteFile) -> Array:
 def _idx_layout(file: ByteFile, index: bytes, kind: np.dtype[Any]) -> tuple[int, int, int | None]:
     """Where the numbers of an `.idx` begin, how many sequences it has, and marks of documents."""
     path, head, size = file.path, index[: _IDX_HEAD + 8], len(index)
-    if not head.startswith(_IDX_MAGIC) or len(head) < _IDX_HEAD:
+    if not head.startswith(IDX_MAGIC) or len(head) < _IDX_HEAD:
         raise damaged(path, _IDX, f"it begins with the bytes [{head[:9].hex(' ')}]")
-    version, code, many = struct.unpack_from("<QBQ", head, len(_IDX_MAGIC))
+    version, code, many = struct.unpack_from("<QBQ", head, len(IDX_MAGIC))
     if version != 1:
         raise damaged(path, _IDX, f"byte 9 says version {version}, not 1")
-    if code not in _IDX_DTYPES:
+    if code not in IDX_DTYPES:
         raise damaged(path, _IDX, f"byte 17 has {code}, which is not an integer dtype")
-    if _IDX_DTYPES[code] != kind.name:
-        raise _other_dtype(path, kind, _IDX_DTYPES[code])
+    if IDX_DTYPES[code] != kind.name:
+        raise _other_dtype(path, kind, IDX_DTYPES[code])
     if size == _IDX_HEAD + 12 * many:  # fairseq's, where each sequence is a document
         return _IDX_HEAD, many, None
     marks = int.from_bytes(head[_IDX_HEAD:], "little")

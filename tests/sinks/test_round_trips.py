@@ -15,7 +15,7 @@ from seen import canonical
 from widths import examples
 
 import jreader
-from jreader import arrayrecord, npy, parquet, tar, write
+from jreader import arrayrecord, arrow, npy, parquet, tar, write
 from jreader.sources.stored_rows import as_found
 
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None  # many short lives of files
@@ -62,11 +62,18 @@ of_parquet = st.one_of(
     fixed(NUMBERS + TIMES),
     of_any_length(NUMBERS + TIMES),
 )
-structs = st.recursive(
-    st.dictionaries(texts, of_parquet, min_size=1, max_size=3),
-    lambda below: st.dictionaries(texts, below, min_size=1, max_size=2),
-    max_leaves=2,
-)
+
+
+def structs_of(leaves):
+    return st.recursive(
+        st.dictionaries(texts, leaves, min_size=1, max_size=3),
+        lambda below: st.dictionaries(texts, below, min_size=1, max_size=2),
+        max_leaves=2,
+    )
+
+
+structs = structs_of(of_parquet)
+structs_of_arrow = structs_of(of_parquet | fixed(["M8[s]"]) | of_any_length(["M8[s]"]))
 of_npy = st.one_of(plain, fixed((*NUMBERS, *TIMES, "c16", ">i4", "M8[h]", [("a", "i4")])))
 
 
@@ -98,6 +105,15 @@ def test_parquet_gives_back_dicts_of_numbers_texts_and_arrays(samples, sizes):
     with TemporaryDirectory(dir=FAST) as folder:
         paths = write(lambda: iter(samples), f"{folder}/x", "parquet", progress=False, **sizes)
         assert alike(parquet(paths)(), map(found_again, samples))
+
+
+@given(samples_of(structs_of_arrow), st.fixed_dictionaries(SIZES))
+@examples(150)
+def test_arrow_gives_back_dicts_of_numbers_texts_and_arrays(samples, sizes):
+    pytest.importorskip("pyarrow")
+    with TemporaryDirectory(dir=FAST) as folder:
+        paths = write(lambda: iter(samples), f"{folder}/x", "arrow", progress=False, **sizes)
+        assert alike(arrow(paths)(), map(found_again, samples))
 
 
 @given(

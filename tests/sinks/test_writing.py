@@ -7,6 +7,7 @@ import threading
 from copy import deepcopy
 from itertools import count
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -15,10 +16,14 @@ from thread_bound import ThreadBound, told
 
 import jreader
 from jreader import FeedMismatch, Pipeline, ReaderError, arrays, npy, ragged, tar, write
+from jreader.sinks import FormatName
 from jreader.sinks.shard_writers import Cuts, first_samples, streamed_pieces
 
-FORMATS = ["npy", "tar", "parquet", "arrayrecord"]
-EXTRAS = {"parquet": "pyarrow", "arrayrecord": "array_record"}
+FORMATS = get_args(FormatName)
+EXTRAS = {"arrow": "pyarrow", "parquet": "pyarrow", "arrayrecord": "array_record"}
+TABLES = ["arrow", "parquet"]
+TOKENS = ["llmc", "megatron", "nanogpt"]
+SUFFIXES = {"llmc": [".bin"], "megatron": [".bin", ".idx"], "nanogpt": [".bin"]}
 
 
 @pytest.fixture(params=FORMATS)
@@ -42,7 +47,13 @@ def pickled(sample):
     return pickle.dumps(deepcopy(sample))
 
 
+def flat(sample):
+    return sample["image.npy"].reshape(-1)
+
+
 def encode_for(form):
+    if form in TOKENS:
+        return {"encode": flat}
     return {"encode": pickled} if form == "arrayrecord" else {}
 
 
@@ -74,7 +85,10 @@ class TestShards:
         assert sorted(paths) == sorted(str(each) for each in (tmp_path / "x").iterdir())
         stems = ["image.npy", "cls"] if form == "npy" else ["x"]
         assert [Path(path).name for path in paths] == [
-            f"{stem}-{shard:05}-of-00003.{form}" for stem in stems for shard in range(3)
+            f"{stem}-{shard:05}-of-00003{suffix}"
+            for stem in stems
+            for suffix in SUFFIXES.get(form, [f".{form}"])
+            for shard in range(3)
         ]
 
     @pytest.mark.parametrize("reader", [rows(), Pipeline(rows()).map(dict)])
@@ -128,10 +142,10 @@ class TestShards:
             "jreader.sinks.writing.streamed_pieces", lambda *given: pieces(*given, most=100)
         )
         parts = quietly(stream(200), tmp_path / "b" / "x", form, samples_per_shard=90, threads=4)
-        if form != "parquet":  # where each piece is a row group
+        if form not in TABLES:  # where each piece is a row group, or a record batch
             assert contents(parts) == contents(whole)
             return
-        one, other = (map(repr, jreader.parquet(paths)()) for paths in (whole, parts))
+        one, other = (map(repr, getattr(jreader, form)(paths)()) for paths in (whole, parts))
         assert list(one) == list(other)
 
     @pytest.mark.filterwarnings("ignore:.*says that it has")
@@ -271,6 +285,8 @@ class TestErrors:
             good, bad = b"1", "text"
         elif form == "tar":
             good, bad = {"cls": 1}, {"cls": None}
+        elif form in TOKENS:
+            good, bad = np.arange(3), np.array([1, 70_000])
         else:
             good, bad = {"x": 1, "y": 2}, {"x": 1, "y": None}
         samples = [bad if n in (wrong, wrong + 4) else good for n in range(400)]
@@ -289,6 +305,8 @@ class TestErrors:
             if number in (29_999, 30_000):
                 later.set()
                 raise ValueError(f"sample {number}")
+            if form in TOKENS:
+                return [number]
             return sample if form == "arrayrecord" else {"x": number}
 
         samples = [number.to_bytes(4) for number in range(60_000)]
@@ -326,7 +344,7 @@ class TestErrors:
             ({"path": ""}, TypeError, "needs the name of a folder"),
             ({"path": "train.npy"}, ValueError, "type 'train', with shards=1"),
             ({"path": "s3://bucket/x"}, ValueError, "is elsewhere"),
-            ({"form": "hdf5"}, ValueError, "is one of arrayrecord, npy, parquet, tar"),
+            ({"form": "hdf5"}, ValueError, "is one of .*nanogpt.*, not 'hdf5'"),
             ({"shards": 0}, ValueError, "shards of write"),
             ({"shards": 21}, ValueError, "has 20 samples: type samples_per_shard"),
             ({"reader": stream(), "shards": 2}, ValueError, "does not know its length"),
@@ -337,7 +355,24 @@ class TestErrors:
             ({"progress": 1}, TypeError, "progress of write"),
             ({"encode": 3}, TypeError, "encode of write"),
             ({"ragged": "x", "form": "parquet"}, TypeError, "list of names"),
-            ({"ragged": ["x"]}, TypeError, 'is for "parquet"'),
+            ({"ragged": ["x"]}, TypeError, "is for arrow, parquet: leave it out"),
+            ({"dtype": "uint16"}, TypeError, "is for llmc, megatron, nanogpt: leave it out"),
+            ({"eos": 0, "form": "parquet"}, TypeError, "is for llmc, megatron, nanogpt: leave"),
+            ({"eos": 1.5, "form": "llmc"}, TypeError, "eos needs a whole number"),
+            ({"eos": 70_000, "form": "llmc"}, ValueError, "dtype='uint16' with eos=70000"),
+            (
+                {"dtype": "int32", "form": "llmc"},
+                ValueError,
+                "dtype='uint16' or 'uint32'.* not dtype='int32'",
+            ),
+            (
+                {"dtype": "uint32", "form": "megatron"},
+                ValueError,
+                "dtype='uint16' or 'int32'.* not dtype='uint32'",
+            ),
+            ({"dtype": "token", "form": "nanogpt"}, ValueError, "'uint32'.* not dtype='token'"),
+            ({"path": "train.bin", "form": "nanogpt"}, ValueError, "type 'train'"),
+            ({"path": "train.arrow", "form": "arrow"}, ValueError, "type 'train'"),
         ],
     )
     def test_a_wrong_argument_says_what_to_type(self, tmp_path, monkeypatch, given, error, says):
@@ -395,15 +430,40 @@ TAR = [
     ({"x": "\ud800"}, "cannot be encoded"),
 ]
 RECORDS = [("text", r"encode=pickle\.dumps"), ({"x": 1}, r"encode=pickle\.dumps")]
+ARROW = [
+    ({"x": None}, "Arrow holds numbers, texts"),
+    ({"x": np.zeros(2, "M8[h]")}, r"type \.astype\('M8\[ms\]'\)"),
+    ((1, 2), "Arrow has named columns"),
+    ({"x": {}, "y": 1}, "no field"),
+    ({"x": "\ud800"}, "UTF-8 cannot encode"),
+]
+OF_TOKENS = [
+    ({"ids": np.arange(3), "n": 1}, "name its field="),
+    ("to be", r"tokenize it in a \.map\(fn\) before"),
+    (None, "array of whole numbers"),
+    (np.arange(4.0), "array of whole numbers"),
+    (np.arange(4).reshape(2, 2), "with one axis"),
+    ([[1], [2, 3]], "with one axis"),
+    ([True], "array of whole numbers"),
+    (3, "with one axis"),
+    (np.array([1, 1 << 16]), "it has the token 65536, which does not fit uint16: type dtype="),
+    ([5, -1], "it has the token -1, which does not fit uint16"),
+    (np.zeros((0, 3), np.uint16), "with one axis"),
+    (np.array([], np.uint16), r"not empty.* leave it out with \.filter\(len\)"),
+]
+REFUSED = {
+    "npy": NPY,
+    "tar": TAR,
+    "parquet": PARQUET,
+    "arrayrecord": RECORDS,
+    "arrow": ARROW,
+    **dict.fromkeys(TOKENS, OF_TOKENS),
+}
 
 
 @pytest.mark.parametrize(
     ("form", "sample", "says"),
-    [
-        (form, *case)
-        for form, cases in zip(FORMATS, (NPY, TAR, PARQUET, RECORDS), strict=True)
-        for case in cases
-    ],
+    [(form, *case) for form in FORMATS for case in REFUSED[form]],
 )
 def test_what_a_format_cannot_hold_says_what_to_type(tmp_path, form, sample, says):
     if form in EXTRAS:
@@ -422,6 +482,7 @@ def test_what_a_format_cannot_hold_says_what_to_type(tmp_path, form, sample, say
         ("parquet", {"x": np.int32(3)}, r"before it int64\[\]"),
         ("parquet", {"x": "a"}, "field 'x' is 'a'"),
         ("parquet", {"x": 1 << 63}, "field 'x' is 9223372036854775808"),
+        ("arrow", {"x": np.int32(3)}, r"before it int64\[\]"),
     ],
 )
 def test_a_sample_that_is_not_like_the_first_is_named(tmp_path, form, second, says):
@@ -430,16 +491,17 @@ def test_a_sample_that_is_not_like_the_first_is_named(tmp_path, form, second, sa
         write(lambda: [{"x": 3}, second], tmp_path / "x", form, progress=False)
 
 
-def test_arrays_whose_lengths_begin_to_differ_late_are_declared(tmp_path):
-    parquet = pytest.importorskip("pyarrow") and jreader.parquet
+@pytest.mark.parametrize("form", TABLES)
+def test_arrays_whose_lengths_begin_to_differ_late_are_declared(tmp_path, form):
+    pytest.importorskip("pyarrow")
 
     def late():
         return ({"x": np.arange(3 if n < 200 else 4)} for n in range(300))
 
     with pytest.raises(FeedMismatch, match=r"^sample 200 .*Type ragged=\['x'\]"):
-        write(late, tmp_path / "x", "parquet", progress=False)
+        write(late, tmp_path / "x", form, progress=False)
     more = {"ragged": ["x"], "progress": False, "samples_per_shard": 50}
-    read = list(parquet(write(late, tmp_path / "x", "parquet", **more))())
+    read = list(getattr(jreader, form)(write(late, tmp_path / "x", form, **more))())
     assert [len(sample["x"]) for sample in read] == [3] * 200 + [4] * 100
 
 
@@ -538,14 +600,23 @@ print("done", flush=True)
 """
 
 
+def options_of_script(form):
+    if form in TOKENS:
+        return "field='x.npy'"
+    return "encode=__import__('pickle').dumps" if form == "arrayrecord" else ""
+
+
 def script(folder, form, last=None):
-    encode = "encode=__import__('pickle').dumps" if form == "arrayrecord" else ""
+    encode = options_of_script(form)
     given = WRITING.replace("FOLDER", repr(str(folder))).replace("FORM", repr(form))
     return given.replace("ENCODE", encode).replace("LAST", repr(last))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize(
+    "form", ["arrayrecord", "megatron", "npy", "parquet", "tar"], indirect=True
+)
 def test_a_program_that_is_killed_at_any_moment_leaves_what_there_was(tmp_path, form, before):
     folder = tmp_path / "x"
     old = contents(quietly(rows(), folder, form)) if before else {}
@@ -560,7 +631,7 @@ def test_a_program_that_is_killed_at_any_moment_leaves_what_there_was(tmp_path, 
         while last.says() != "done":
             pass
         assert last.ends()[0] == 0
-    assert len(list(folder.iterdir())) == (60 if form == "npy" else 30)
+    assert len(list(folder.iterdir())) == (30 if form in ("arrayrecord", "parquet", "tar") else 60)
     assert beside(folder) == []
 
 
@@ -629,8 +700,7 @@ except OSError as error:
 
 def test_a_full_disk_is_an_error_that_says_so(tmp_path, form):
     text = FULL % (str(tmp_path / "x"), form)
-    encode = "encode=__import__('pickle').dumps" if form == "arrayrecord" else ""
-    with program(text.replace("ENCODE", encode)) as running:
+    with program(text.replace("ENCODE", options_of_script(form))) as running:
         said = running.says()
         assert "no space is left for" in said
         assert "nothing of what was written is kept there" in said

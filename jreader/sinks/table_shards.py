@@ -1,8 +1,9 @@
-"""Shards of Parquet: a row group for each block of samples, and types that give back the arrays.
+"""Shards of Parquet and Arrow: a row group, or a record batch, for each block of samples.
 
-Numbers and times keep their dtype. Arrays of one shape are lists of a fixed size (tensors of a
-fixed shape, if they have several axes), those that differ in their first axis are lists, and dicts
-in samples are structs. Pages have checksums, which the reader verifies.
+Numbers and times keep their dtype. Arrays of one shape are lists of a fixed size, those that differ
+in their first axis are lists, and dicts in samples are structs. Arrays of several axes are lists in
+lists in Arrow, which Hugging Face reads, and tensors of a fixed shape in Parquet. Its pages have
+checksums, which the reader verifies; files of Arrow are not compressed, so that they can be mapped.
 """
 
 from __future__ import annotations
@@ -25,53 +26,58 @@ from jreader.sources.tables.arrow_columns import pyarrow
 
 _TYPES = [
     *map(np.dtype, ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")),
-    *map(np.dtype, ("M8[D]", "M8[ms]", "M8[us]", "M8[ns]")),
+    *map(np.dtype, ("M8[D]", "M8[s]", "M8[ms]", "M8[us]", "M8[ns]")),
     *map(np.dtype, ("m8[s]", "m8[ms]", "m8[us]", "m8[ns]")),
 ]
-_cannot_write = partial(cannot_write, "parquet")
 
 
-def parquet_shards(samples: Sequence[Any], name: str, ragged: Sequence[str] = ()) -> Format:
-    """How samples become Parquet files.
+def table_shards(
+    form: str, samples: Sequence[Any], name: str, ragged: Sequence[str] = ()
+) -> Format:
+    """How samples become files of tables.
 
     Args:
+        form: "arrow" or "parquet".
         samples: The first ones, at least one.
         name: What the files are called.
         ragged: The names of fields whose arrays differ in their first axis, also if these do not.
 
     Raises:
-        FeedMismatch: Parquet cannot hold such samples.
+        FeedMismatch: The format cannot hold such samples.
     """
-    fields = SampleFields.of("parquet", samples, ragged=ragged)
+    fields = SampleFields.of(form, samples, ragged=ragged)
     tree = fields.tree
     if not isinstance(tree, dict):
-        raise _cannot_write(
+        raise cannot_write(
+            form,
             0,
-            f"it is a {type(tree).__name__}, and Parquet has named columns. Make dicts in a "
+            f"it is a {type(tree).__name__}, and {form.title()} has named columns. Make dicts in a "
             ".map(fn) before, as in .map(lambda sample: {'image': sample[0], 'label': sample[1]}).",
         )
     types = [_type(fields, field) for field in fields.fields]
-    _check_columns(tree, "")
+    _check_columns(form, tree, "")
     schema = pyarrow().schema(_arrow_fields(rebuilt(tree, iter(types))))
-    return Format((name,), partial(_parquet_shard, fields, types, schema))
+    return Format((name,), partial(_table_shard, fields, types, schema))
 
 
 @contextmanager
-def _parquet_shard(
+def _table_shard(
     fields: SampleFields, types: Sequence[Any], schema: Any, paths: Sequence[Path]
 ) -> Iterator[Append]:
-    """One file, with a row group for each batch, which ends with the footer."""
-    repeated = [path for path in map(_repeated, fields.fields) if path]
-    with import_module("pyarrow.parquet").ParquetWriter(
-        str(paths[0]), schema, use_dictionary=repeated, write_page_checksum=True
-    ) as writer:
+    """One file, with a row group or record batch for each batch, which ends with the footer."""
+    begun, options = pyarrow().ipc.new_file, {}
+    if fields.format == "parquet":
+        begun = import_module("pyarrow.parquet").ParquetWriter
+        repeated = [path for path in map(_repeated, fields.fields) if path]
+        options = {"use_dictionary": repeated, "write_page_checksum": True}
+    with begun(str(paths[0]), schema, **options) as writer:
 
         def append(batch: Sequence[Any], first: int) -> None:
             columns = zip(fields.fields, fields.columns(batch, first), types, strict=True)
-            made = [_array(*column, first) for column in columns]
+            made = [_array(fields.format, *column, first) for column in columns]
             arrays = [_arrow_array(part) for part in rebuilt(fields.tree, iter(made)).values()]
             table = pyarrow().Table.from_arrays(arrays, schema=schema)
-            writer.write_table(table, row_group_size=max(len(batch), 1))
+            writer.write_table(table, max(len(batch), 1))
 
         yield append
 
@@ -87,50 +93,49 @@ def _repeated(field: Field) -> str:
     return field.name + ".list.element" * lists
 
 
-def _check_columns(tree: Any, before: str) -> None:
+def _check_columns(form: str, tree: Any, before: str) -> None:
     """Raises FeedMismatch if a name is no text, or part of a sample is no dict, or is empty."""
     parts = branches(tree)
     if parts is None:
         return
     if type(tree) is not dict:
-        raise _cannot_write(
+        raise cannot_write(
+            form,
             0,
             f"field {before!r} is a {type(tree).__name__}. Make it an array, as in "
             "np.asarray(...), or a dict; for texts of any number, json.dumps(...).",
         )
     wrong = (f"the name {key!r}" for key in parts if not isinstance(key, str))
     if seen := next(wrong, "" if parts else "no field"):
-        raise _cannot_write(
-            0, f"{before or 'it'} has {seen}, and columns need names that are texts."
+        raise cannot_write(
+            form, 0, f"{before or 'it'} has {seen}, and columns need names that are texts."
         )
     for key, part in parts.items():
-        _check_columns(part, f"{before}.{key}" if before else key)
+        _check_columns(form, part, f"{before}.{key}" if before else key)
 
 
 def _type(fields: SampleFields, field: Field) -> Any:
     """Arrow's type for a field, one that the reader takes for the same."""
-    pa, kind = pyarrow(), field.kind
+    pa, kind, form = pyarrow(), field.kind, fields.format.title()
     if plain := {"text": pa.string, "bytes": pa.binary}.get(kind.how):
         return plain()
     if kind.how == "object":
         raise fields.refused(
             field,
-            "Parquet holds numbers, texts, bytes and arrays of numbers: leave such samples or "
+            f"{form} holds numbers, texts, bytes and arrays of numbers: leave such samples or "
             "fields out, or give a value that stands for it, in a .map(fn) before",
         )
     dtype = kind.dtype
-    if dtype not in _TYPES:
-        raise fields.refused(field, f"Parquet has no type for {dtype}: {_cast_hint(dtype)}")
+    if dtype not in _TYPES or (form == "Parquet" and dtype == "M8[s]"):
+        raise fields.refused(field, f"{form} has no type for {dtype}: {_cast_hint(dtype)}")
     if 0 in kind.shape:
-        raise fields.refused(field, "Parquet has no arrays without values of a fixed shape")
+        raise fields.refused(field, f"{form} has no arrays without values of a fixed shape")
     value = pa.from_numpy_dtype(dtype) if dtype != "M8[D]" else pa.date32()
-    if kind.how == "ragged":
-        for size in reversed(kind.shape):
-            value = pa.list_(value, size)
-        return pa.list_(value)
-    if len(kind.shape) > 1:
+    if form == "Parquet" and kind.how == "array" and len(kind.shape) > 1:
         return pa.fixed_shape_tensor(value, kind.shape)
-    return pa.list_(value, kind.shape[0]) if kind.shape else value
+    for size in reversed(kind.shape):
+        value = pa.list_(value, size)
+    return pa.list_(value) if kind.how == "ragged" else value
 
 
 def _cast_hint(dtype: np.dtype[Any]) -> str:
@@ -145,30 +150,31 @@ def _cast_hint(dtype: np.dtype[Any]) -> str:
     return "give its parts as fields of numbers, in a .map(fn) before"
 
 
-def _array(field: Field, column: Any, kind: Any, first: int) -> Any:
+def _array(form: str, field: Field, column: Any, kind: Any, first: int) -> Any:
     """Rows of a field as an array of Arrow."""
     pa, how, shape = pyarrow(), field.kind.how, field.kind.shape
     if how in ("text", "bytes"):
-        return _texts(field, column, kind, first)
+        return _texts(form, field, column, kind, first)
     rows = [len(row) for row in column] if how == "ragged" else None
     values = column if rows is None else np.concatenate(column)
     flat = np.ascontiguousarray(values).reshape(-1)
-    _check_times(field, flat, flat.size // max(len(values), 1), rows, first)
+    _check_times(form, field, flat, flat.size // max(len(values), 1), rows, first)
     array = pa.array(flat)
-    if rows is not None:
-        return _list_array(field, array, rows, first)
-    if len(shape) > 1:
+    if isinstance(kind, pa.FixedShapeTensorType):
         stored = pa.FixedSizeListArray.from_arrays(array, int(np.prod(shape)))
         return pa.ExtensionArray.from_storage(kind, stored)
-    return pa.FixedSizeListArray.from_arrays(array, type=kind) if shape else array
+    for size in reversed(shape):
+        array = pa.FixedSizeListArray.from_arrays(array, size)
+    return array if rows is None else _list_array(field, array, rows, first)
 
 
-def _texts(field: Field, column: Any, kind: Any, first: int) -> Any:
+def _texts(form: str, field: Field, column: Any, kind: Any, first: int) -> Any:
     try:
         return pyarrow().array(column, kind)
     except UnicodeEncodeError as error:
         number = first + next(n for n, text in enumerate(column) if text == error.object)
-        raise _cannot_write(
+        raise cannot_write(
+            form,
             number,
             f"field {field.name!r} is a text that UTF-8 cannot encode ({error}). Mend it, or give "
             "bytes.",
@@ -176,14 +182,15 @@ def _texts(field: Field, column: Any, kind: Any, first: int) -> Any:
 
 
 def _check_times(
-    field: Field, flat: Any, each: int, rows: Sequence[int] | None, first: int
+    form: str, field: Field, flat: Any, each: int, rows: Sequence[int] | None, first: int
 ) -> None:
     """Raises FeedMismatch for a NaT; every value of a row is so many in `flat`."""
     if flat.dtype.kind not in "Mm" or not (gaps := np.isnat(flat)).any():
         return
     place = int(gaps.argmax()) // each
     number = first + (place if rows is None else int(np.cumsum(rows).searchsorted(place, "right")))
-    raise _cannot_write(
+    raise cannot_write(
+        form,
         number,
         f"field {field.name!r} has a NaT, which would be a null. Give a time that stands for it in "
         "a .map(fn) before.",
@@ -193,13 +200,11 @@ def _check_times(
 def _list_array(field: Field, array: Any, rows: Sequence[int], first: int) -> Any:
     """Values of rows of several lengths, as lists."""
     pa = pyarrow()
-    for size in reversed(field.kind.shape):
-        array = pa.FixedSizeListArray.from_arrays(array, size)
     offsets = offsets_of(rows)
     if offsets[-1] > np.iinfo(np.int32).max:
         raise FeedMismatch(
             f"samples {first:,} to {first + len(rows) - 1:,} have {offsets[-1]:,} values in field "
-            f"{field.name!r}, and a row group of Parquet holds {np.iinfo(np.int32).max:,}: type a "
+            f"{field.name!r}, and a list of Arrow holds {np.iinfo(np.int32).max:,}: type a "
             f"smaller samples_per_shard."
         )
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), array)
