@@ -116,6 +116,12 @@ class TestPaths:
         for given in (path, path.with_suffix(".idx"), path.with_suffix(""), f"{tmp_path}/corpus*"):
             assert listed(tokens(given)) == DOCUMENTS
 
+    def test_both_files_of_megatron_in_a_list_are_read_once(self, tmp_path):
+        path = megatron(tmp_path / "a")
+        index = path.with_suffix(".idx")
+        for given in ([path, index], [str(index), str(path)], [index]):
+            assert listed(tokens(given)) == DOCUMENTS
+
     @pytest.mark.parametrize("given", ["absent.bin", "*.bin", "", "absent.idx"])
     def test_what_names_no_file_is_an_error_where_it_is_written(self, tmp_path, monkeypatch, given):
         monkeypatch.chdir(tmp_path)

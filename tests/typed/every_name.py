@@ -105,6 +105,8 @@ read: list[jreader.Reader[Any]] = [
     jreader.video("films/*.mp4", size=(112, 112), every=2).windows(16, stride=8),
 ]
 jreader.write(reader, "folder", "npy", shards=2)
+jreader.write(reader, "folder", "arrow", ragged=["ids"])
+jreader.write(reader, "folder", "megatron", field="ids", dtype=np.int32, eos=0)
 jreader.datasets.random_split(Squares(), [0.9, 0.1], seed=0)
 jreader.images.decode(b"")
 jreader.sounds.log_mel(np.zeros(9), 16_000)
