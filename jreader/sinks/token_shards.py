@@ -52,18 +52,18 @@ def token_shards(form: str, _: Any, name: str, dtype: Any = "uint16", eos: Any =
 def _token_shard(form: str, kind: Any, eos: int | None, paths: Sequence[Path]) -> Iterator[Append]:
     """A file of tokens, whose header or `.idx` is written when all of them are there."""
     counts: list[Array] = []
-    leads = form == "llmc"
+    leads, fits = form == "llmc", np.iinfo(kind)
     with paths[0].open("xb") as file:
 
-        @np.errstate(invalid="ignore")  # where int64 beside uint64 makes floats
         def append(batch: Sequence[Any], first: int) -> None:
             rows = [_document(form, *each) for each in enumerate(batch, first)]
             found, offsets = np.concatenate(rows), offsets_of([*map(len, rows)])
-            values = found.astype(kind, copy=False)
-            if values is not found and (wrapped := np.flatnonzero(values != found)).size:
-                number = first + int(offsets[1:].searchsorted(wrapped[0], "right"))
-                said = f"it has the token {found[wrapped[0]]}, which does not fit {kind}"
+            wrong = np.flatnonzero((found < fits.min) | (found > fits.max))
+            if wrong.size:
+                number = first + int(offsets[1:].searchsorted(wrong[0], "right"))
+                said = f"it has the token {found[wrong[0]]}, which does not fit {kind}"
                 raise cannot_write(form, number, f"{said}: type dtype={_WIDE[form]!r}, or mend it.")
+            values = found.astype(kind, copy=False)
             counts.append(np.diff(offsets))
             if eos is not None:
                 edges = offsets[:-1] if leads else offsets[1:]
