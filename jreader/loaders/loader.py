@@ -692,6 +692,18 @@ class DataLoader(Generic[Feed]):
             )
         return self._feeds(cursor, skip_steps, Wanted(begun, until, endless=True))
 
+    def for_keras(
+        self, inputs: Any = 0, targets: Any = 1, sample_weight: Any = None, epoch: int | None = None
+    ) -> Any:
+        """Returns the feeds as a `keras.utils.PyDataset`, for `fit`, `evaluate` and `predict`.
+
+        >>> import keras
+        """
+        from jreader.integrations.keras import keras_feeds  # noqa: PLC0415  # only with Keras
+
+        names, masked = (inputs, targets, sample_weight), self._loaded.masked
+        return keras_feeds(self, names, epoch, masked)
+
     def samples(self, step: int, epoch: int | None = None) -> Samples:
         """Returns which samples a past or future step of an indexed plan sees; it reads nothing.
 

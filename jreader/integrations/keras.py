@@ -1,0 +1,145 @@
+"""The feeds of a loader as Keras takes them: a `keras.utils.PyDataset`.
+
+Keras asks a `PyDataset` for batches by number, and `fit` shuffles these numbers unless it is told
+not to. Here the order is that of the loader, so numbers are ignored: a batch is the next feed.
+
+Which feed is next follows from what Keras calls. `fit`, `evaluate` and `predict` begin by reading
+`workers`. Then they may look at a batch, to build the model, and end that epoch at once: the look
+is taken back. `fit` ends an epoch that has not begun before it validates: each validation begins
+where the first one did.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from jreader.errors import BatchNotDivisible, FeedMismatch, check_number
+from jreader.readers import branches, leaves, map_tree
+
+
+class KerasFeeds:
+    """The feeds of a loader, epoch after epoch, as `fit`, `evaluate` and `predict` take them.
+
+    Attributes:
+        steps: How many steps an epoch has.
+        step: The number of the step whose feed comes next, from the beginning of the run.
+        use_multiprocessing: False: processes would each read a copy of the loader.
+    """
+
+    use_multiprocessing = property(lambda _: False)
+
+    def __init__(self, loader: Any, names: Any, epoch: int | None, masked: bool) -> None:
+        """Reads nothing.
+
+        Args:
+            loader: The loader.
+            names: The names of the inputs, the targets and the weights of samples.
+            epoch: The epoch that each `fit`, `evaluate` or `predict` begins with; None to go on.
+            masked: Whether feeds carry a mask.
+        """
+        super().__init__()  # that of PyDataset
+        self._loader, self._names, self._masked = loader, names, masked
+        self.steps = check_number("for_keras() of the len(loader)", len(loader), 1)
+        first = loader.next_epoch if epoch is None else check_number("for_keras(epoch)", epoch)
+        self.step = self._began = first * self.steps
+        self._pinned, self._looks, self._within = epoch is not None, False, False
+        self._of_fit = self.steps  # its steps_per_epoch, once the callback knows it
+        self._feeds: Any = None
+        self._at = -1  # the step of the next one of these
+
+    @property
+    def workers(self) -> int:
+        """1: batches come in order. Keras asks as it begins a `fit`, `evaluate` or `predict`."""
+        if not self._pinned:
+            self._began = self.step
+        self.step, self._looks, self._within = self._began, True, False
+        return 1
+
+    @property
+    def num_batches(self) -> int:
+        """The steps of an epoch; of one that begins in its middle, those that are left."""
+        return (self._within and -self.step % self._of_fit) or self.steps
+
+    def on_epoch_begin(self) -> None:
+        """Keras begins an epoch, or a look."""
+        self._within = not self._looks
+
+    def on_epoch_end(self) -> None:
+        """Keras has ended an epoch, or a look, or is about to begin or to validate."""
+        if not self._within:
+            self.step = self._began
+        self._looks = self._within = False
+
+    def __getitem__(self, _index: int) -> tuple[Any, ...]:
+        """The next batch."""
+        step, done = self.step, self.step % self.steps
+        if self._at != step or (self._pinned and not done):
+            until = step - done + self.steps if self._pinned else None
+            self._feeds = self._loader.steps(until, start=step)
+        self._at = -1  # which stays if this raises
+        batch = self._batch(next(self._feeds))
+        self._at = self.step = step + 1
+        return batch
+
+    def _batch(self, feed: Any) -> tuple[Any, ...]:
+        """The named fields, without the rows that a mask hides: Keras would count them."""
+        fields = dict(branches(feed) or {0: feed})
+        mask = fields.popitem()[1] if self._masked else None
+        try:
+            pair = map_tree(fields.__getitem__, self._names[:2])
+            weights = map_tree({"mask": mask, **fields}.__getitem__, self._names[2])
+        except KeyError as error:
+            raise FeedMismatch(
+                f"for_keras{self._names} names {error}, and the fields are {[*fields]}: name some "
+                "of these, or lists or dicts of them, and None for targets that there are not."
+            ) from None
+        batch = (*pair, weights) if weights is not None else pair[: 2 - (pair[1] is None)]
+        if mask is None or any(part is mask for part in leaves(weights)):
+            return batch
+        kept = np.asarray(mask)
+        return batch if kept.all() else self._cut(batch, kept)
+
+    def _cut(self, batch: tuple[Any, ...], kept: Any) -> tuple[Any, ...]:
+        split = import_module("keras").distribution.distribution()
+        rows, parts = kept.sum(), getattr(split, "num_model_replicas", 1)
+        if not rows or rows % parts:
+            raise BatchNotDivisible(
+                f"the mask leaves {rows} rows of step {self.step} for {parts} devices: type load("
+                "last='drop') or 'wrap'; or sample_weight='mask', and compile(weighted_metrics=...)"
+            )
+        return tuple(map_tree(lambda part: np.asarray(part)[kept], batch))
+
+    @property
+    def callback(self) -> Any:
+        """A callback for `fit`: a run that was stopped goes on at the very next sample.
+
+        The place of the data is the number of steps that the optimizer has counted.
+        `BackupAndRestore` keeps it with the weights, also in the middle of an epoch.
+        """
+
+        def begin(epoch: int, _logs: object) -> None:
+            if self.step == self._began:  # the first epoch of this `fit`
+                optimizer, self._of_fit = made.model.optimizer, made.params["steps"]
+                done = int(optimizer.iterations) * (optimizer.gradient_accumulation_steps or 1)
+                self.step = done or epoch * self._of_fit
+
+        made = import_module("keras").callbacks.LambdaCallback(on_epoch_begin=begin)
+        return made
+
+
+def keras_feeds(*given: Any) -> KerasFeeds:
+    """The feeds as a `PyDataset`; the class is made here, since not everybody has Keras.
+
+    Raises:
+        RuntimeError: Keras runs on another backend than jax.
+    """
+    keras = import_module("keras")
+    if keras.config.backend() != "jax":
+        raise RuntimeError(
+            "for_keras() needs Keras on jax: set KERAS_BACKEND=jax before its import"
+        )
+    feeds: KerasFeeds = type("KerasFeeds", (KerasFeeds, keras.utils.PyDataset), {})(*given)
+    return feeds
