@@ -49,6 +49,7 @@ def forgotten(tmp_path):
             del sys.modules[name]
 
 
+@pytest.mark.filterwarnings("ignore:__array__ implementation", "ignore:Your input ran")  # Keras
 @pytest.mark.usefixtures("forgotten")
 @pytest.mark.parametrize("page", few(PAGES, QUICK), ids=name_of)
 def test_the_python_blocks_of_a_page_run_one_after_another(page, tmp_path, monkeypatch):

@@ -695,9 +695,45 @@ class DataLoader(Generic[Feed]):
     def for_keras(
         self, inputs: Any = 0, targets: Any = 1, sample_weight: Any = None, epoch: int | None = None
     ) -> Any:
-        """Returns the feeds as a `keras.utils.PyDataset`, for `fit`, `evaluate` and `predict`.
+        """Returns the feeds as a `keras.utils.PyDataset`: `fit`, `evaluate` and `predict` take it.
+
+        Each epoch of `fit` is the next epoch of the loader, whatever its `shuffle=` says, and with
+        `steps_per_epoch` the next steps. Keras has to run on jax.
 
         >>> import keras
+        >>> from jreader import Pipeline, arrays
+        >>> rows = Pipeline(arrays(x=[[0.5], [1.5], [2.5]], y=[1.0, 3.0, 5.0])).shuffle(seed=0)
+        >>> data = rows.batch(1).load().for_keras("x", "y")
+        >>> model = keras.Sequential([keras.layers.Dense(1)])
+        >>> model.compile("sgd", "mse")
+        >>> history = model.fit(data, epochs=3, callbacks=[data.callback], verbose=0)
+        >>> len(history.history["loss"]), data.step
+        (3, 9)
+
+        Rows that `last="pad"` adds, and those of `without`, are not handed over: Keras would count
+        them in its losses and metrics. So the last batch may be shorter. Where devices have to
+        split it evenly, give `sample_weight="mask"`, and your metrics as `weighted_metrics`, which
+        are exact then; other metrics, and the loss, count padded rows.
+
+        `data.callback` puts the data where the optimizer is as a `fit` begins: at the step after
+        those that it has counted, which `BackupAndRestore` stores with the weights, or at an
+        `initial_epoch` if it has counted none. Without it, a `fit` goes on after the feeds that
+        Keras has taken of `data`.
+
+        Args:
+            inputs: The name of the field that is the model's input, its place where feeds are
+                tuples, or a list or a dict of these.
+            targets: That of the targets; None for feeds that have none.
+            sample_weight: That of the weights of samples, "mask" for the mask of padded rows, or
+                None.
+            epoch: The number of the epoch with which each `fit`, `evaluate` and `predict` begins,
+                as 0 for data of validation. None to go on with the next one.
+
+        Raises:
+            ModuleNotFoundError: Keras is not installed.
+            RuntimeError: Keras runs on another backend than jax.
+            TypeError: The length of the loader is not known: load with `steps_per_epoch`.
+            ValueError: An epoch has no feed.
         """
         from jreader.integrations.keras import keras_feeds  # noqa: PLC0415  # only with Keras
 

@@ -13,6 +13,7 @@ class Calls:
     """
 
     def __init__(self, data, steps=None):
+        assert data.num_batches
         assert data.workers == 1
         assert not data.use_multiprocessing
         self.data, self.steps = data, steps
@@ -28,6 +29,10 @@ class Calls:
         self.data.on_epoch_end()
 
     def dealt(self):
+        assert self.data.num_batches
+        return self.numbered()
+
+    def numbered(self):
         numbers = [*range(self.data.num_batches)]
         random.Random(0).shuffle(numbers)
         for number in numbers:

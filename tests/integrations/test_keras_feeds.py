@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from keras_calls import fit, predict, validations
+from widths import examples
 
 from jreader import Pipeline, arrays
 from jreader.errors import BatchNotDivisible, FeedMismatch
@@ -70,6 +71,7 @@ class TestOrder:
         assert seen == [[feed["x"].tolist() for feed in loader.epoch(e)] for e in range(3)]
         assert seen[0] != seen[1]
 
+    @examples(300)
     @given(
         plan=st.sampled_from(["arrays", "stream"]),
         size=st.integers(3, 23),
@@ -121,6 +123,7 @@ class TestTheSameEpoch:
         first, *others = numbers(validations(fed(loader), 3, built=False))
         assert others == [first, first] == [[feed["x"].tolist() for feed in loader.epoch(0)]] * 2
 
+    @examples(40)
     @given(epoch=st.integers(0, 3), built=st.booleans(), steps=st.none() | st.integers(1, 5))
     def test_with_an_epoch_each_evaluate_and_predict_sees_that_one(self, epoch, built, steps):
         loader = rows_of().batch(4).load()
