@@ -123,7 +123,7 @@ class TestErrors:
         made = multiprocess_reader([failing(1), lambda: [lock]])
         samples, raised = ends(made())
         assert (samples, type(raised)) == ([], TypeError)
-        name, note = raised.__notes__
+        *_, name, note = raised.__notes__  # from Python 3.14 on, also pickle's own
         assert name == "what cannot be sent is `lock` of <lambda>"
         assert "reader 1 (" in note
         assert f"made at {made.made_at}, cannot be sent to a process: open files, locks" in note

@@ -186,7 +186,7 @@ class TestLeaving:
 @pytest.mark.parametrize("leave", ["del items", "list(items)"])
 def test_what_a_pass_had_is_gone_with_it_without_gc(leave):
     rest = f"""
-        import gc, weakref
+        import ctypes, gc, weakref  # the file that libffi keeps open for ctypes is none of ours
         gc.disable()
         class Few:
             def __call__(self):
