@@ -92,12 +92,7 @@ def _as_maxtext(pad_id: int, columns: Any) -> dict[str, Any]:
                 f" to=[length]), with tokens, or inputs and targets; these have {sorted(columns)}."
             )
         feed |= {name: tokens, f"{name}_segmentation": segments, f"{name}_position": positions}
-    targets = _shifted(feed["targets"], pad_id)
-    segments = _shifted(feed["targets_segmentation"], 0)
-    feed |= {"targets": targets, "targets_segmentation": np.where(targets == pad_id, 0, segments)}
+    for name, end in (("targets", pad_id), ("targets_segmentation", 0)):
+        feed[name] = np.pad(feed[name][:, 1:], ((0, 0), (0, 1)), constant_values=end)
+    feed["targets_segmentation"][feed["targets"] == pad_id] = 0
     return {name: array.astype(np.int32) for name, array in feed.items()}
-
-
-def _shifted(rows: Any, end: int) -> Any:
-    """The rows, each a place to the left, with `end` as its last value."""
-    return np.pad(rows[:, 1:], ((0, 0), (0, 1)), constant_values=end)

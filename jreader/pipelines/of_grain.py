@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jreader.batches import gives_batches
-from jreader.readers import Reader, described, length
+from jreader.readers import Reader, described
 from jreader.readers.streams_with_state import kinds_of_grain
 from jreader.sources.random_access import source
 from jreader.transforms import map_readers
@@ -42,20 +41,17 @@ def through(pipeline: Pipeline[Any], transform: Any, options: dict[str, Any]) ->
         "FlatMap": ("flat_map", pipeline.flat_map),
         "Batch": ("batch_fn", partial(_batched, pipeline, transform)),
     }
-    for kind in kinds_of_grain(transform) & {*ops}:
-        name, op = ops[kind]
+    for name, op in map(ops.__getitem__, kinds_of_grain(transform) & {*ops}):
         return op(getattr(transform, name), **options)
     raise TypeError(
-        f"pipe(op, ...) needs an op, a function from a reader to a reader, or a transform of Grain"
-        f", not {described(transform)}."
+        f"pipe(op, ...) needs an op, a function of a reader, or a transform of Grain, not "
+        f"{described(transform)}."
     )
 
 
 def _with_index(pipeline: Pipeline[Any], fn: Any) -> Reader[Any]:
     """`fn` of the index of each sample in its epoch, and the sample."""
-    known = length(pipeline)
-    indices = itertools.count if known is None else source(range(known))
-    return map_readers(fn, indices, pipeline)
+    return map_readers(fn, source(range(1 << 62)), pipeline)
 
 
 def _batched(pipeline: Pipeline[Any], transform: Any, fn: Any) -> Reader[Any]:

@@ -102,7 +102,8 @@ def random_ops(reader: Reader[Any]) -> list[Node[Any]]:
     return [
         op
         for op in ops_of(reader, pinned=False)
-        if "seed" in field_names(op) and (hasattr(op, "epoch") or field_value(op, "seed") is None)
+        if ("seed" in field_names(op) and (hasattr(op, "epoch") or field_value(op, "seed") is None))
+        or (not op.input_readers and field_value(op, "epoch") is not None)  # data of Grain
     ]
 
 

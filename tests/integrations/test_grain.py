@@ -119,6 +119,12 @@ class TestMapDataset:
         with pytest.raises(ReaderError, match="None for row 3"):
             list(Pipeline(sparse).batch(2).load())
 
+    def test_it_is_not_taken_for_data_of_one_order(self, recwarn):
+        with pytest.raises(TypeError, match="would give each part other samples in each epoch"):
+            Pipeline(MapDataset()).split([0.8, 0.2])
+        assert len(list(Pipeline(MapDataset()).batch(4).load())) == 2
+        assert not [each for each in recwarn if "is not shuffled" in str(each.message)]
+
     def test_an_error_of_a_later_epoch_is_that_of_the_data(self):
         def boom(number):
             if number >= 100:

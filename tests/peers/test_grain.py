@@ -8,7 +8,18 @@ from itertools import chain, combinations, product
 import numpy as np
 import pytest
 
-from jreader import FeedMismatch, Pipeline, arrays, batch, compose, epochs, firstn, shard, shuffle
+from jreader import (
+    FeedMismatch,
+    Pipeline,
+    ReaderError,
+    arrays,
+    batch,
+    compose,
+    epochs,
+    firstn,
+    shard,
+    shuffle,
+)
 from jreader import start as begin
 from jreader.datasets import SequenceSampler, collate
 
@@ -273,3 +284,89 @@ class TestTheRealOne:
         rest = [feed.tolist() for feed in other]
         assert rest == [feed.tolist() for feed in feeds]
         assert sorted(np.ravel((done + rest)[5:10]).tolist()) == [*range(10)]
+
+    def test_each_epoch_of_a_map_dataset_is_theirs(self, ten):
+        dealt = ten.seed(3).shuffle().random_map(lambda n, rng: n + 10 * int(rng.integers(100)))
+        every = [dealt[n] for n in range(40)]
+        assert list(Pipeline(dealt).epochs(4)) == every == list(dealt.repeat(4))
+        loader = Pipeline(dealt).batch(5).load()
+        assert [n for feed in loader.steps(8) for n in feed.tolist()] == every
+        again = json.loads(json.dumps(loader.epoch(2, start=1).cursor))
+        assert [feed.tolist() for feed in loader.epoch(2, at=again)] == [every[25:30]]
+        shares = [list(Pipeline(dealt).shuffle(seed=1).shard(2, index)) for index in range(2)]
+        assert sorted(shares[0] + shares[1]) == sorted(every[:10])
+
+    def test_what_their_filter_drops_is_an_error_by_index_and_left_out_of_a_stream(self, ten):
+        odd = ten.filter(lambda n: n % 2)
+        with pytest.raises(ReaderError, match="None for row 0 of a FilterMapDataset"):
+            list(Pipeline(odd))
+        assert list(Pipeline(odd.to_iter_dataset())) == [1, 3, 5, 7, 9]
+
+    @pytest.mark.parametrize("kind", ["filtered", "window", "loader"])
+    def test_their_streams_resume_by_their_own_state(self, ten, kind):
+        grain = pytest.importorskip("grain")
+
+        def made():
+            if kind == "loader":
+                sampler = grain.samplers.IndexSampler(
+                    10,
+                    shard_options=grain.sharding.NoSharding(),
+                    shuffle=True,
+                    num_epochs=2,
+                    seed=3,
+                )
+                return grain.DataLoader(data_source=ten, sampler=sampler, operations=[])
+            stream = ten.repeat(2).to_iter_dataset().filter(lambda n: n != 4)
+            if kind == "filtered":
+                return stream
+            return grain.experimental.WindowShuffleIterDataset(stream, window_size=5, seed=1)
+
+        feeds = Pipeline(made()).batch(3).load(last="keep").epoch(0)
+        cursors, seen = [], []
+        for feed in feeds:
+            cursors.append(json.loads(json.dumps(feeds.cursor)))
+            seen.append(feed.tolist())
+        assert sum(map(len, seen)) == (20 if kind == "loader" else 18)
+        for done, cursor in enumerate(cursors, 1):
+            loader = Pipeline(made()).batch(3).load(last="keep")
+            assert [feed.tolist() for feed in loader.epoch(0, at=cursor)] == seen[done:]
+
+    def test_their_transforms_give_what_they_give_there(self, ten):
+        transforms = pytest.importorskip("grain").transforms
+
+        class Triple(transforms.Map):
+            def map(self, element):
+                return element * 3
+
+        class Even(transforms.Filter):
+            def filter(self, element):
+                return element % 2 == 0
+
+        class Numbered(transforms.MapWithIndex):
+            def map_with_index(self, index, element):
+                return {"index": index, "number": element}
+
+        chosen = [Triple(), Even(), Numbered(), transforms.Batch(2, drop_remainder=True)]
+        theirs, ours = ten.to_iter_dataset(), Pipeline(numbers(10))
+        for transform in chosen:
+            theirs, ours = theirs.apply(transform), ours.pipe(transform)
+        feeds = list(ours.load(sharding="host"))
+        for feed, other in zip(feeds, theirs, strict=True):
+            np.testing.assert_equal(feed, other)
+        assert len(feeds) == 2
+
+    def test_a_plan_is_a_source_of_theirs_also_for_worker_processes(self, ten):
+        grain = pytest.importorskip("grain")
+        plan = Pipeline(numbers(10)).shuffle(seed=1)
+        assert isinstance(plan, grain.sources.RandomAccessDataSource)
+        inside = grain.MapDataset.source(plan)
+        assert (len(inside), list(inside)) == (len(ten), list(plan))
+        assert repr(Pipeline(numbers(10)).shuffle(seed=1)) == repr(plan)
+        pytest.importorskip("absl.flags").FLAGS.mark_as_parsed()  # their workers ask for one
+        loaded = grain.DataLoader(
+            data_source=plan,
+            sampler=grain.samplers.SequentialSampler(10),
+            operations=[grain.transforms.Batch(5)],
+            worker_count=1,
+        )
+        assert [n for batch in loaded for n in batch.tolist()] == list(plan)
