@@ -112,6 +112,7 @@ class FeedIterator(Iterator[Feed]):
 
         Feeds that were prefetched are dropped and made again when their turn comes. If these are
         the feeds of `for feed in loader`, its next epoch is the one after that of the state.
+        Several processes all call it after the same step.
 
         Args:
             state: What `get_state` returned, also as bytes; or a cursor.

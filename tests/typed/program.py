@@ -10,6 +10,7 @@ import numpy as np
 
 import jreader
 from jreader import DataLoader, Pipeline, arrays, checkpoint, datasets, map_readers, shuffle
+from jreader.integrations.maxtext import Batches, batches
 from jreader.pipelines.preparing import Prepared
 
 
@@ -96,6 +97,8 @@ assert_type(loader.replicate(loader.peek()), Feeds)
 elsewhere = rows.load(workers=jreader.Processes(2), share=None)
 assert_type(elsewhere, DataLoader[Feeds])
 assert_type(loader.steps(1).cursor, jreader.Cursor)
+loader.steps(1).set_state(loader.steps(1).get_state())
+assert_type(batches(rows), Batches)
 whole: DataLoader[jax.Array] = Pipeline(arrays(np.arange(4))).batch(2).load()
 assert_type(next(iter(whole)), jax.Array)
 
