@@ -126,12 +126,12 @@ def _type(fields: SampleFields, field: Field) -> Any:
             "fields out, or give a value that stands for it, in a .map(fn) before",
         )
     dtype = kind.dtype
-    if dtype not in _TYPES or (form == "Parquet" and dtype == "M8[s]"):
+    if dtype not in _TYPES or (form, dtype) == ("Parquet", np.dtype("M8[s]")):
         raise fields.refused(field, f"{form} has no type for {dtype}: {_cast_hint(dtype)}")
     if 0 in kind.shape:
         raise fields.refused(field, f"{form} has no arrays without values of a fixed shape")
     value = pa.from_numpy_dtype(dtype) if dtype != "M8[D]" else pa.date32()
-    if form == "Parquet" and kind.how == "array" and len(kind.shape) > 1:
+    if (form, kind.how, len(kind.shape) > 1) == ("Parquet", "array", True):
         return pa.fixed_shape_tensor(value, kind.shape)
     for size in reversed(kind.shape):
         value = pa.list_(value, size)

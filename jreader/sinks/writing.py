@@ -161,11 +161,8 @@ def write(
     overwrite = errors.check_flag(f"overwrite of {_CALL}", overwrite)
     progress = errors.check_flag(f"progress of {_CALL}", progress)
     many = _checked_threads(threads)
-    _EXTRAS.get(format, tuple)()  # raises if the extra is not installed
     check_free(folder, overwrite=overwrite)
-    _check_writable(reader)
-    if field is not None:
-        reader = map_readers(itemgetter(field), reader)
+    reader = _writable(reader, field)
 
     place = place_of_caller()
     if waits(reader):
@@ -231,8 +228,13 @@ def _all_samples(looked: list[Any], left: Iterator[Any]) -> Iterator[Any]:
     yield from left
 
 
-def _check_writable(reader: Reader[Any]) -> None:
-    """Raises if a reader gives batches, or has no end, as far as its plan tells."""
+def _writable(reader: Reader[Any], field: str | int | None) -> Reader[Any]:
+    """What is written of a reader.
+
+    Raises:
+        TypeError: It gives batches.
+        ValueError: It has no end, as far as its plan tells.
+    """
     if gives_batches(reader):
         raise TypeError(
             f"{_CALL} writes samples, and {described(reader)} gives batches: leave .batch(n) out, "
@@ -244,6 +246,7 @@ def _check_writable(reader: Reader[Any]) -> None:
             f"{described(reader)} has no end, so writing it would never end: type .firstn(n), or "
             ".epochs(n)."
         )
+    return reader if field is None else map_readers(itemgetter(field), reader)
 
 
 def _goes_on(reader: Reader[Any]) -> bool:
@@ -286,14 +289,15 @@ def _check_shards(reader: Reader[Any], shards: int | None, total: int | None) ->
 
 
 def _checked_options(form: str, ragged: Any, dtype: Any, eos: Any) -> dict[str, Any]:
-    """What a format is told besides, if it is one that takes it."""
+    """What a format is told besides, if it is one that takes it, and can be imported."""
     if isinstance(ragged, str) or not all(isinstance(field, str) for field in ragged):
         raise TypeError(f"ragged of {_CALL} is a list of names of fields, not {ragged!r}.")
     options = {"ragged": ragged or None, "dtype": dtype, "eos": eos}
     given = {name: option for name, option in options.items() if option is not None}
     for name in given:
-        if form not in (forms := _TABLES if name == "ragged" else _TOKENS):
+        if form not in (forms := {"ragged": _TABLES}.get(name, _TOKENS)):
             raise TypeError(f"{name}= of {_CALL} is for {', '.join(forms)}: leave it out.")
+    _EXTRAS.get(form, tuple)()  # raises if the extra is not installed
     return given
 
 

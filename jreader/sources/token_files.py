@@ -75,6 +75,12 @@ def _with_suffix(given: Any) -> Any:
     return f"{path}.bin" if are_files([path, f"{path}.bin"]) == [False, True] else given
 
 
+def _named_once(paths: list[Any]) -> list[Any]:
+    """The files that paths stand for, without an `.idx` whose `.bin` is one of the paths, too."""
+    named = set(map(path_text, paths))
+    return [file for path in paths if (file := _with_suffix(path)) == path or file not in named]
+
+
 @op
 class tokens(FileReader[Array], FileTable[Array]):
     """A reader of the documents in files of token ids, which are mapped into memory.
@@ -144,9 +150,7 @@ class tokens(FileReader[Array], FileTable[Array]):
     ) -> None:
         several = paths if isinstance(paths, (list, tuple)) else [paths]
         each = [path for given in several for path in braces_expanded(given)]
-        named = {path_text(path) for path in each}
-        each = [path for path in each if ".idx" not in str(path) or _with_suffix(path) not in named]
-        self.keep(list(map(_with_suffix, each)), dtype=dtype, store=store, block=block)
+        self.keep(_named_once(each), dtype=dtype, store=store, block=block)
         set_fields(self, paths=tuple(path for path in self.paths if not path.endswith(".idx")))
         if eos is not None:
             eos, most = check_number(f"eos of {self.shown_call}", eos), np.iinfo(self.dtype).max
