@@ -259,7 +259,7 @@ def check_seconds(call: str, value: Any) -> float:
     return 0 if seconds > TIMEOUT_MAX else seconds
 
 
-def check_function(call: str, value: object) -> None:
+def check_function(call: str, value: object, of: str = "one sample") -> None:
     """Raises TypeError if `value` cannot be called.
 
     >>> check_function("filter(fn, reader)", 3)
@@ -268,7 +268,7 @@ def check_function(call: str, value: object) -> None:
     """
     if not callable(value):
         kind = type(value).__name__
-        raise TypeError(f"{call} needs a function of one sample, not the {kind} {value!r}.")
+        raise TypeError(f"{call} needs a function of {of}, not the {kind} {value!r}.")
     if is_async(value):
         raise TypeError(
             f"{call} needs a plain function, and {value!r} is async: it returns a coroutine, which "

@@ -57,14 +57,13 @@ def code_of(shown: str) -> str:
 
 
 def parameters(shown: str, name: str) -> list[str]:
-    """The names of the arguments, of all overloads; without `self`."""
-    names: list[str] = []
+    """The names of the arguments, of the overload that has most; without `self`."""
+    every: list[list[str]] = [[]]
     for text in re.split(rf"\b{name}(?=\()", code_of(shown))[1:]:
-        for argument in arguments(text.replace(f"**P@{name}", "*args, **kwargs")):
-            found = re.match(r"\**(\w+)", argument)
-            if found and found.group(1) not in [*names, "self", "cls"]:
-                names.append(found.group(1))
-    return names
+        each = arguments(text.replace(f"**P@{name}", "*args, **kwargs"))
+        found = [re.match(r"\**(\w+)", argument) for argument in each]
+        every.append([name[1] for name in found if name and name[1] not in ("self", "cls")])
+    return max(every, key=len)
 
 
 def arguments(text: str) -> list[str]:

@@ -14,7 +14,7 @@ from jax.profiler import StepTraceAnnotation, TraceAnnotation
 from jreader.errors import check_number, warn
 from jreader.loaders.checkpoints.cursors import State, sealed, weights_line, with_plan
 from jreader.loaders.checkpoints.positions import EVERY, SKIPPED, Place, Wanted, next_epoch
-from jreader.loaders.feed_types import Feed
+from jreader.loaders.device_programs.stages import Feed
 from jreader.loaders.loading import Loading
 from jreader.loaders.prefetching import device_feeds
 from jreader.loaders.queries.seeking import cursor_of_step, too_few

@@ -12,6 +12,7 @@ from jreader import errors
 from jreader.batches import batch, batching
 from jreader.devices import where_written
 from jreader.feeds import FeedList, Feeds
+from jreader.feeds.classes import check_takes
 from jreader.linting import Fed, warn_of_plan
 from jreader.loaders.arguments import (
     CAPACITY,
@@ -24,8 +25,7 @@ from jreader.loaders.arguments import (
 from jreader.loaders.checkpoints.cursors import beginning, checked, sealed, with_plan
 from jreader.loaders.checkpoints.positions import EVERY, Place, Wanted, next_epoch
 from jreader.loaders.device_programs.resident import Resident
-from jreader.loaders.device_programs.stages import Randomness, Stage, Stages
-from jreader.loaders.feed_types import Feed
+from jreader.loaders.device_programs.stages import Feed, Randomness, Stage, Stages
 from jreader.loaders.iterators import FeedIterator
 from jreader.loaders.loading import Loading
 from jreader.loaders.map_style import Asked
@@ -193,6 +193,7 @@ class DataLoader(Generic[Feed]):
         steps_per_epoch: int | None = None,
         peer_timeout: float = TIMEOUT,
         tune: bool | Mapping[str, int] = False,
+        into: Callable[..., Feed] | None = None,
     ) -> DataLoader[Feed]:
         """A loader as in Paddle, whose source `set_sample_generator` or one of its kind sets.
 
@@ -227,6 +228,7 @@ class DataLoader(Generic[Feed]):
             peer_timeout: The seconds to wait for other processes of `jax.distributed`, where each
                 reads a stream; 0 for no limit.
             tune: Whether to move threads and `capacity` while the loop runs, as in `Pipeline.load`.
+            into: What takes the fields of each feed by keyword, as in `Pipeline.load`.
 
         Raises:
             TypeError: `feed_list`, `capacity` or `tune` is of the wrong kind.
@@ -248,6 +250,7 @@ class DataLoader(Generic[Feed]):
             Remainder.checked(drop_last, last, steps_per_epoch),
             errors.check_seconds("peer_timeout of a loader", peer_timeout),
             tune=tuning(tune, capacity),
+            stages=Stages(into=into),
         )
         loader = object.__new__(cls)
         loader._begin(options, iterable=bool(iterable))
@@ -286,15 +289,7 @@ class DataLoader(Generic[Feed]):
         """What `Pipeline.load` returns; `options` are those of `from_generator`."""
         loader = cls.from_generator(feed_list, **options)
         rows = batching(batches).rows
-        source = Source(
-            batches,
-            "sample lists",
-            sharding,
-            batch_per_place=False,
-            pmap=pmap,
-            rows=rows,
-            lock=lock,
-        )
+        source = Source(batches, "sample lists", sharding, pmap=pmap, rows=rows, lock=lock)
         return loader._set(source, resident=resident, workers=workers, share=share)  # noqa: SLF001  # its own class
 
     def set_sample_generator(
@@ -373,11 +368,7 @@ class DataLoader(Generic[Feed]):
     ) -> DataLoader[T]: ...
     @overload
     def on_device(
-        self,
-        fn: Callable[[Feed, jax.Array], T],
-        rng: Literal["batch", "sample"],
-        *,
-        seed: Any = 0,
+        self, fn: Callable[[Feed, jax.Array], T], rng: Literal["batch", "sample"], *, seed: Any = 0
     ) -> DataLoader[T]: ...
     def on_device(
         self, fn: Callable[..., Any], rng: Randomness = None, *, seed: Any = 0
@@ -410,7 +401,8 @@ class DataLoader(Generic[Feed]):
                 "on_device(fn) needs feeds on a device, and these, or some of their fields, stay "
                 'on the host: load without sharding="host", or map them with map_batches(fn).'
             )
-        return self._with(stages=Stages(*self._options.stages.stages, stage))
+        before = self._options.stages
+        return self._with(stages=Stages(*before.stages, stage, into=before.into))
 
     def chunk(self, k: int) -> Self:
         """Returns a loader whose feeds hold `k` steps: [k, B, ...], as `lax.scan` takes them.
@@ -480,6 +472,8 @@ class DataLoader(Generic[Feed]):
         given = self._run.counters.given
         self._load(loading)
         self._run.counters.given = given
+        if into := self._options.stages.into:
+            check_takes(into, loading.names)
         self._given = {**self._given, "places": source.places}
         return self
 
@@ -950,7 +944,8 @@ class DataLoader(Generic[Feed]):
         """
         with only_looking():
             loading = replace(self._loaded)
-            return spec_of(loading, first_item(loading, self._next_cursor()))
+            spec = spec_of(loading, first_item(loading, self._next_cursor()))
+        return loading.options.stages.handed(spec)
 
     def shapes(self) -> list[Any]:
         """Returns the shapes, dtypes and shardings of all feeds of the next epoch, each once.

@@ -39,6 +39,8 @@ from jreader.loaders.steering import going_on, reweighed, steered
 from jreader.readers import Cursor, Plan, Reader, described, fingerprint, first_column, length
 from jreader.readers.fingerprints import with_history
 from jreader.readers.growing import grows
+from jreader.readers.planes import indexed
+from jreader.readers.seeds import seeded
 from jreader.transforms import exactly
 from jreader.workers.threads import runs_users_code
 
@@ -138,6 +140,14 @@ class Loading:
         """The names, shapes and dtypes of the fields."""
         placement = self.placement
         return Feeds(self.options.feed_list, placement.canonical, placement.on_host)
+
+    @property
+    def names(self) -> list[str] | None:
+        """The names of the fields of a feed; None where only a feed tells."""
+        found, named = self.source.batching, self.feeds.names
+        plane = found.op and not found.functions and indexed(seeded(found.op.reader, 0))
+        known = dict.fromkeys(named) if named else plane and plane.columns
+        return [*known, *["mask"] * self.masked] if isinstance(known, dict) else None
 
     @property
     def named_there(self) -> Callable[[Any], Any] | None:

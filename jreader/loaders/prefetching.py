@@ -170,6 +170,14 @@ def finisher(here: Loading) -> Callable[[Any], Any]:
     """
     if here.shares:
         return _finisher_by_rows(here)
+    made, handed = _placer(here), here.options.stages.handed
+    if handed is itself:
+        return made
+    return lambda item: feed if (feed := made(item)) is SKIPPED else handed(feed)
+
+
+def _placer(here: Loading) -> Callable[[Any], Any]:
+    """The same, with feeds as the devices have them: `into` of `load` has not seen them."""
     stages = here.options.stages
     if here.resident:
         made: Callable[..., Any] = here.resident.placing(stages)

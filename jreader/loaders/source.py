@@ -69,7 +69,7 @@ class Source:
     batches: Reader[Any]
     kind: Kind
     places: Any
-    batch_per_place: bool
+    batch_per_place: bool = False
     pmap: Any = None
     rows: int | None = None
     lock: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from jreader import errors
 from jreader.feeds import FeedList
-from jreader.loaders.feed_types import Feed
+from jreader.loaders.device_programs.stages import Feed
 from jreader.loaders.loader import DataLoader
 from jreader.progress import Bar
 from jreader.readers import Reader, described, leaves

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import cache, update_wrapper
 from importlib import import_module
 from inspect import Parameter, Signature
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_overloads
 
 from jreader.hints import check_keywords
 
@@ -138,6 +138,8 @@ def _describe(method: Any, body: Any, ops: list[Any]) -> None:
     """Gives a method what its ops say: signature, docstring, and where doctest runs it."""
     method.ops = ops
     if not ops:
+        if overloads := get_overloads(body):  # the last one names all arguments
+            method.__signature__ = inspect.signature(overloads[-1])
         return
     parameters = inspect.signature(body).parameters.values()
     if body in ops or any(each.kind is Parameter.VAR_KEYWORD for each in parameters):

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from jreader import batches, chats, sinks, transforms, workers
     from jreader.feeds import FeedList
     from jreader.loaders import DataLoader
-    from jreader.loaders.feed_types import Feed
+    from jreader.loaders.device_programs.stages import Feed
     from jreader.loaders.remainders import Last
     from jreader.pipelines import locking, of_grain, parts, preparing, specs
     from jreader.transforms.mixture_schedules import Stop
@@ -444,11 +444,16 @@ class Pipeline(Node[T]):
             return parts.sample_at(self, index)
         return part if isinstance(part, Pipeline) else Pipeline(part)
 
-    @like()
+    @overload
+    def load(
+        self, feed_list: Any = None, *, sharding: Literal["host"], into: None = None, **options: Any
+    ) -> DataLoader[dict[str, np.ndarray[Any, Any]]]: ...
+    @overload
     def load(
         self,
         feed_list: FeedList | None = None,
         *,
+        into: Callable[..., Feed] | None = None,
         capacity: int = 2,
         sharding: Any = None,
         pmap: Any = None,
@@ -461,7 +466,9 @@ class Pipeline(Node[T]):
         workers: Any = None,
         share: str | None = None,
         lock: str | os.PathLike[str] | None = None,
-    ) -> DataLoader[Feed]:
+    ) -> DataLoader[Feed]: ...
+    @like()
+    def load(self, feed_list: Any = None, *, lock: Any = None, **_options: Any) -> DataLoader[Any]:
         """A loader that puts these batches on devices, ahead of the step.
 
         >>> import numpy as np
@@ -476,6 +483,9 @@ class Pipeline(Node[T]):
         Args:
             feed_list: The fields: a list of names or `data`, or a mapping from them to indices or
                 keys of a sample. None for feeds with the tree of the samples.
+            into: A class, or another function, that takes the fields by keyword: a NamedTuple, a
+                dataclass (register it with jax, or decorate it with `flax.struct.dataclass`), say.
+                Each feed is `into(**fields)`. None for dicts.
             capacity: How many feeds to prefetch to the devices; 0 prefetches none.
             sharding: A Sharding, a Mesh (its only axis, or the one called "data" or "batch"), a
                 PartitionSpec over the mesh of `jax.set_mesh`, a Device, or a tree of them for the
@@ -524,22 +534,8 @@ class Pipeline(Node[T]):
         # jax is loaded where feeds are made, not before
         from jreader.loaders import DataLoader  # noqa: PLC0415  # as said
 
-        return DataLoader._over(  # noqa: SLF001  # `load` is its door
-            self,
-            feed_list,
-            capacity=capacity,
-            sharding=sharding,
-            pmap=pmap,
-            drop_last=drop_last,
-            last=last,
-            steps_per_epoch=steps_per_epoch,
-            peer_timeout=peer_timeout,
-            resident=resident,
-            tune=tune,
-            workers=workers,
-            share=share,
-            lock=() if lock is None else locking.held(self, lock),
-        )
+        held = () if lock is None else locking.held(self, lock)
+        return DataLoader._over(self, feed_list, lock=held, **_options)  # noqa: SLF001  # its door
 
 
 def _chained(op: Node[Any]) -> tuple[Pipeline[Any] | None, str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, assert_type
+from dataclasses import dataclass
+from typing import Any, NamedTuple, assert_type
 
 import jax
 import numpy as np
@@ -99,6 +100,29 @@ assert_type(elsewhere, DataLoader[Feeds])
 assert_type(loader.steps(1).cursor, jreader.Cursor)
 loader.steps(1).set_state(loader.steps(1).get_state())
 assert_type(batches(rows), Batches)
+
+
+class Batch(NamedTuple):
+    x: jax.Array
+
+
+@dataclass(frozen=True)
+class Frozen:
+    x: jax.Array
+
+
+def x_of(x: jax.Array, mask: jax.Array) -> jax.Array:
+    return x[mask]
+
+
+assert_type(rows.load(into=Batch), DataLoader[Batch])
+assert_type(next(iter(rows.load(["x"], into=Frozen, last="drop"))).x, jax.Array)
+assert_type(next(iter(rows.load(into=Batch).on_device(lambda batch: batch.x))), jax.Array)
+assert_type(rows.load(sharding="host", into=Batch), DataLoader[Batch])
+assert_type(rows.load(into=x_of, last="pad").peek(), jax.Array)
+on_host = rows.load(["x"], sharding="host", last="keep")
+assert_type(next(iter(on_host))["x"], np.ndarray[Any, Any])
+rows.load(capacty=1)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 whole: DataLoader[jax.Array] = Pipeline(arrays(np.arange(4))).batch(2).load()
 assert_type(next(iter(whole)), jax.Array)
 

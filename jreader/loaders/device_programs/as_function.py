@@ -24,8 +24,8 @@ from jreader.devices import Placement, sharding_placement
 from jreader.errors import ShortEpoch, noting, warn
 from jreader.feeds import FeedList, Feeds, cast, with_mask
 from jreader.loaders.device_programs.overlapping_rows import stored
+from jreader.loaders.device_programs.stages import Feed
 from jreader.loaders.device_programs.swept_weights import weighted, whole_numbers
-from jreader.loaders.feed_types import Feed
 from jreader.loaders.remainders import Last, Remainder
 from jreader.readers import (
     Node,

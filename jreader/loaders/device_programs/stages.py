@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -23,14 +23,28 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from jreader import errors, orders
 from jreader.batches.stacked import returned
 from jreader.devices import Placement, placeable
+from jreader.feeds.classes import made_into
 from jreader.orders import as_seed
-from jreader.readers import described, first_column, leaves, set_fields
+from jreader.readers import described, first_column, itself, leaves, set_fields
 from jreader.readers.hashing import hashed
+
+if TYPE_CHECKING:  # `TypeVar(default=...)` came with Python 3.13
+    from typing_extensions import TypeVar
+
+    Feed = TypeVar("Feed", default=dict[str, jax.Array])
+else:
+    from typing import TypeVar
+
+    Feed = TypeVar("Feed")
 
 Randomness: TypeAlias = Literal["batch", "sample"] | None
 
 _CALL = "loader.on_device(fn, rng, seed)"
 _ZERO = np.zeros(2, np.uint32)
+_NO_TREE = (
+    "on_device(fn) returns arrays, or a tree of them that jax knows: decorate the class with "
+    "flax.struct.dataclass, register it with jax.tree_util.register_dataclass, or use a NamedTuple"
+)
 
 
 @dataclass(frozen=True)
@@ -120,10 +134,18 @@ class Layout(NamedTuple):
 
 
 class Stages:
-    """Functions of feeds, one after another in one jitted program for each placement."""
+    """Functions of feeds, one after another in one jitted program for each placement.
 
-    def __init__(self, *stages: Stage) -> None:
-        self.stages = stages
+    The first one gets `into(**feed)`, which is made in the program; where there is none, `handed`
+    makes it of a feed on the devices.
+    """
+
+    def __init__(self, *stages: Stage, into: Callable[..., Any] | None = None) -> None:
+        if into is not None:
+            errors.check_function("load(into=cls)", into, "the fields of a feed, by keyword")
+        self.stages, self.into = stages, into
+        self._named = itself if into is None else partial(made_into, into)
+        self.handed = itself if stages else self._named
         self.random = any(stage.rng for stage in stages)
         self._jitted: dict[Layout, Callable[..., Any]] = {}
 
@@ -139,8 +161,11 @@ class Stages:
         return jax.tree.map(partial(_kept, layout.target, shape), made)
 
     def _step(self, feed: Any, shape: tuple[int, ...], epoch: Any, first: Any) -> Any:
+        feed = self._named(feed) if self.stages else feed
         for stage in self.stages:
             feed = stage.traced(feed, shape, epoch, first)
+        with errors.noting(_NO_TREE, TypeError):
+            jax.tree.map(jax.typeof, feed)  # it refuses what jit and vmap would, in other words
         return feed
 
     def _each_step(
