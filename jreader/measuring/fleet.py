@@ -46,12 +46,12 @@ class Fleet:
         )
 
 
-def merged(fleets: Iterable[Fleet], silent: Sequence[int] = ()) -> Fleet:
+def slowest_of(fleets: Iterable[Fleet], silent: Sequence[int] = ()) -> Fleet:
     """That of some processes, each of which knows of itself alone, in any order.
 
     >>> one = Fleet(0, "a", "the source; read several parts at once", waits=0.1, step=0.5)
     >>> other = Fleet(1, "b", "the map `decode`; `threads=4`", waits=0.4, step=0.5)
-    >>> print(merged([one, other]))
+    >>> print(slowest_of([one, other]))
     Process 1 (on b) is the slowest: the others wait for its data in 60% of each step. What limits
     there is the map `decode`; `threads=4`.
     """
@@ -80,6 +80,6 @@ def exchanged(board: Board, mine: Fleet, at: int, seconds: float) -> Fleet:
         board.awaited(f"{subject}/each/{process}", until - time.monotonic())
     told = board.read(f"{subject}/each")
     silent = [each for each in board.others if each not in told]
-    fleet = merged([mine, *(Fleet(**each) for each in told.values())], silent)
+    fleet = slowest_of([mine, *(Fleet(**each) for each in told.values())], silent)
     board.post(f"{subject}/all", asdict(fleet))
     return fleet

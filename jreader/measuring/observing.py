@@ -32,21 +32,23 @@ def observe(
 
     Args:
         loader: Any loader.
-        meter: A meter, as `opentelemetry.metrics.get_meter("train")` returns it.
+        meter: A meter, as `opentelemetry.metrics.get_meter("train")` returns it once
+            `set_meter_provider` was called.
         registry: A registry, such as `prometheus_client.REGISTRY`.
         name: The value of the attribute, or label, `loader`, which tells loaders apart.
 
     Raises:
         TypeError: `loader` is not a loader, or `name` not a text; or neither a meter nor a registry
-            was given, or both.
+            was given, or both; or the meter has no provider yet.
         ValueError: Another loader is observed by that name.
     """
+    meter = getattr(meter, "_real_meter", meter)  # a stand-in would lose what another one observes
     by, one = registry if meter is None else meter, (meter is None) != (registry is None)
     knows = hasattr(by, "create_observable_gauge") or hasattr(by, "register")
     if not (isinstance(loader, DataLoader) and one and knows and isinstance(name, str)):
         raise TypeError(
-            f"jreader.observe(loader, meter=meter, name='train') needs what .load() returns, and a "
-            f"meter or a registry, not {type(loader).__name__}, {meter=}, {registry=}, {name=}."
+            f"observe(loader, meter=meter) needs what .load() returns, a meter (its provider set) or "
+            f"a registry, and a text: not {type(loader).__name__}, {meter=}, {registry=}, {name=}."
         )
     if by not in _observed:
         _observed[by] = _Loaders()

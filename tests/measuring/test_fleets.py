@@ -11,7 +11,7 @@ from together import processes
 
 import jreader
 from jreader import Pipeline, arrays
-from jreader.measuring.fleet import Fleet, merged
+from jreader.measuring.fleet import Fleet, slowest_of
 
 times = st.floats(1e-6, 10)
 
@@ -28,16 +28,16 @@ def runs(draw):
 
 @given(runs(), st.randoms())
 def test_the_slowest_is_the_one_that_waits_longest_for_its_own_data_in_any_order(run, random):
-    fleet = merged(run)
+    fleet = slowest_of(run)
     assert fleet.waits == max(each.waits for each in run)
     assert replace(fleet, waited=0.0) == run[fleet.process]
     random.shuffle(run)
-    assert merged(run) == fleet
+    assert slowest_of(run) == fleet
 
 
 @given(runs())
 def test_the_others_wait_for_it_no_longer_than_it_waits_itself(run):
-    fleet = merged(run)
+    fleet = slowest_of(run)
     assert 0 <= fleet.waited <= fleet.waits / fleet.step <= 1
     if len(run) == 1:
         assert fleet.waited == fleet.waits / fleet.step
@@ -45,16 +45,16 @@ def test_the_others_wait_for_it_no_longer_than_it_waits_itself(run):
 
 @given(runs(), st.floats(0, 1))
 def test_a_process_that_waits_less_changes_only_for_how_long_it_is_waited_for_alone(run, share):
-    fleet = merged(run)
+    fleet = slowest_of(run)
     quicker = replace(run[0], process=len(run), waits=share * fleet.waits)
-    more = merged([*run, quicker])
+    more = slowest_of([*run, quicker])
     assert replace(more, waited=fleet.waited) == fleet
     assert more.waited <= fleet.waited
 
 
 @given(runs(), st.sets(st.integers(6, 9)))
 def test_it_travels_as_json_and_names_who_was_silent(run, silent):
-    fleet = merged(run, sorted(silent))
+    fleet = slowest_of(run, sorted(silent))
     assert Fleet(**json.loads(json.dumps(asdict(fleet)))) == fleet
     assert all(f"{each}" in str(fleet).rpartition(" from ")[2] for each in silent)
     assert ("No report" in str(fleet)) == bool(silent)

@@ -196,7 +196,7 @@ class TestErrors:
         ],
     )
     def test_neither_a_meter_nor_a_registry_and_a_name_that_is_no_text(self, given):
-        with pytest.raises(TypeError, match="a meter or a registry, not DataLoader"):
+        with pytest.raises(TypeError, match="or a registry, and a text: not DataLoader"):
             observe(loader_of(), **given)
 
     def test_what_is_no_loader(self):
@@ -239,17 +239,23 @@ def test_a_meter_of_open_telemetry_reads_two_loaders_when_it_is_asked():
     assert of_open_telemetry(reader)["jreader.feeds"][2] == {("train", None): 12}
 
 
+def test_a_meter_without_a_provider_is_refused_since_it_would_lose_loaders():
+    metrics = pytest.importorskip("opentelemetry.metrics")
+    with pytest.raises(TypeError, match=r"its provider set\)"):
+        observe(loader_of(), meter=metrics.get_meter("train"))
+
+
 def test_the_exporter_of_open_telemetry_gives_prometheus_the_same_names_but_for_a_ratio():
     exporter = pytest.importorskip("opentelemetry.exporter.prometheus")
     sdk = pytest.importorskip("opentelemetry.sdk.metrics")
-    reader = exporter.PrometheusMetricReader()
+    provider = sdk.MeterProvider([exporter.PrometheusMetricReader()])
     loader = loader_of()
-    observe(loader, meter=sdk.MeterProvider([reader]).get_meter("train"))
+    observe(loader, meter=provider.get_meter("train"))
     list(loader)
     text = prometheus_client.generate_latest(prometheus_client.REGISTRY).decode()
     for name in METRICS:
         assert f"# TYPE jreader_{name.removesuffix('_ratio')} " in text
-    reader.shutdown()
+    provider.shutdown()
 
 
 @pytest.mark.parametrize("package", ["tensorboardX", "torch.utils.tensorboard"])
