@@ -47,8 +47,8 @@ def observe(
     knows = hasattr(by, "create_observable_gauge") or hasattr(by, "register")
     if not (isinstance(loader, DataLoader) and one and knows and isinstance(name, str)):
         raise TypeError(
-            f"observe(loader, meter=meter) needs what .load() returns, a meter (its provider set) or "
-            f"a registry, and a text: not {type(loader).__name__}, {meter=}, {registry=}, {name=}."
+            f"observe(loader, meter=meter) needs what .load() returns, a meter (its provider set) "
+            f"or registry, and a name: not {type(loader).__name__}, {meter=}, {registry=}, {name=}."
         )
     if by not in _observed:
         _observed[by] = _Loaders()

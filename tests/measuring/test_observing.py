@@ -192,11 +192,14 @@ class TestErrors:
             {"meter": 3},
             {"registry": object()},
             {"registry": prometheus_client.CollectorRegistry(), "name": 3},
-            {"registry": prometheus_client.CollectorRegistry(), "meter": object()},
+            {
+                "registry": prometheus_client.CollectorRegistry(),
+                "meter": prometheus_client.CollectorRegistry(),
+            },
         ],
     )
     def test_neither_a_meter_nor_a_registry_and_a_name_that_is_no_text(self, given):
-        with pytest.raises(TypeError, match="or a registry, and a text: not DataLoader"):
+        with pytest.raises(TypeError, match="or registry, and a name: not DataLoader"):
             observe(loader_of(), **given)
 
     def test_what_is_no_loader(self):
