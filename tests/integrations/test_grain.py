@@ -9,6 +9,8 @@ import pytest
 
 from jreader import Pipeline, ReaderError, arrays, as_function, at_epoch, source
 
+differs = pytest.mark.differs
+
 
 def of_grain(kind):
     """The class, as if it were one of Grain, which jreader knows by module and name."""
@@ -111,6 +113,7 @@ class TestMapDataset:
         assert shares == [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]
         assert pipeline.batch(5).load().samples(1, 2).rows.tolist() == [25, 26, 27, 28, 29]
 
+    @differs
     def test_what_a_filter_of_grain_drops_is_an_error_that_says_what_to_type(self):
         sparse = MapDataset(keep=lambda n: n != 3)
         assert Pipeline(sparse)[4] == 4
@@ -237,6 +240,7 @@ class TestTransforms:
         assert list(numbered.epochs(2)) == [1, 103, 205] * 2
         assert list(reader.pipe(transform(Numbered, "MapWithIndex"))) == [101 * n for n in range(7)]
 
+    @differs
     @pytest.mark.parametrize("drop", [True, False])
     def test_a_batch_drops_its_remainder_only_if_told(self, drop):
         made = self.numbers.pipe(of_grain(Batch)(3, drop))

@@ -26,7 +26,7 @@ def rows():
 def marked():
     """The names of all tests that are marked as differences."""
     found = []
-    for file in HERE.glob("test_*.py"):
+    for file in [*HERE.glob("test_*.py"), *HERE.parent.glob("integrations/test_*.py")]:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.FunctionDef):
                 marks = [ast.unparse(mark) for mark in node.decorator_list]

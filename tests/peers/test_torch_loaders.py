@@ -136,11 +136,6 @@ class TestArguments:
             DataLoader(DATASET, 2, num_workers=1000)
 
     @differs
-    def test_a_loader_has_no_type_parameter(self):
-        with pytest.raises(TypeError, match="not subscriptable"):
-            DataLoader[int]
-
-    @differs
     @pytest.mark.parametrize(
         "options",
         [
