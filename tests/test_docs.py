@@ -15,6 +15,11 @@ from widths import few
 
 ROOT = Path(__file__).parents[1]
 NEEDS = {
+    "coming_from/equinox": ("equinox", "optax"),
+    "coming_from/flax": ("flax", "optax", "orbax"),
+    "coming_from/levanter": ("levanter",),
+    "coming_from/optax": ("optax",),
+    "coming_from/tunix": ("tunix",),
     "images": ("simplejpeg", "cv2", "PIL"),
     "how_to/images_from_files": ("simplejpeg", "cv2", "PIL"),
     "how_to/pictures_among_text": ("simplejpeg", "cv2", "PIL"),
