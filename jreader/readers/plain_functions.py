@@ -20,6 +20,7 @@ from jreader.errors import ReaderError
 from jreader.readers.messages import described
 from jreader.readers.protected import is_fixed, protected
 from jreader.readers.streams_with_state import is_declared_stream, of_pass
+from jreader.readers.torch_loaders import is_loader
 
 T = TypeVar("T")
 
@@ -94,8 +95,10 @@ def owner_of(reader: Any) -> Any:
 def _stream_of(reader: Any) -> Any:
     """The stream of which a reader is the `__iter__`, if it has epochs; else None."""
     owner = owner_of(reader)
-    is_stream = owner is not reader and is_declared_stream(owner)
-    return owner if is_stream and hasattr(owner, "set_epoch") else None
+    if owner is reader:
+        return None
+    has_epochs = is_declared_stream(owner) and hasattr(owner, "set_epoch")
+    return owner if has_epochs or is_loader(owner) else None
 
 
 def _close_nothing() -> None:

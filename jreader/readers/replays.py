@@ -40,7 +40,12 @@ def replayed(reader: Reader[T], at: Position) -> Pass[T]:
     if state_of is None:
         return Pass(items, given, close)
     begin = (done, state) if state else done
-    return Pass(items, lambda: (now, state_of()) if (now := given()) > done else begin, close)
+
+    def position() -> Position:
+        told = given() > done or not begin  # also before the first one: its order may be drawn
+        return (given(), state_of()) if told else begin
+
+    return Pass(items, position, close)
 
 
 def _judged(

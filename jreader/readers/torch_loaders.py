@@ -1,0 +1,162 @@
+"""Loaders of torch and torchdata, and others that tell their state, as streams of batches."""
+
+from __future__ import annotations
+
+import sys
+from ast import literal_eval
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from operator import length_hint
+from typing import Any
+
+import numpy as np
+
+from jreader.errors import NotResumable
+from jreader.readers.messages import Refusal, described
+from jreader.readers.passes import counted
+from jreader.readers.trees import Columns, branches, joined, map_tree
+
+_SHUFFLED = (
+    "{} shuffles by a generator of torch, which deals another order each time, so that no place in "
+    "this one can be found again: to resume within an epoch, make it a StatefulDataLoader of "
+    "torchdata, which takes the same arguments"
+)
+
+
+def is_loader(data: object) -> bool:
+    """Whether data are a loader: one of torch, or an iterable that tells and takes its state.
+
+    It is known by its attributes: to ask for a class of torch would import it.
+
+    >>> is_loader([1, 2])
+    False
+    """
+    tells = hasattr(data, "state_dict") and hasattr(data, "load_state_dict")
+    return hasattr(data, "__iter__") and (tells or hasattr(data, "collate_fn"))
+
+
+def of_loader(
+    loader: Any, epoch: int | None, state: str
+) -> tuple[Iterator[Any], Callable[[], str] | None]:
+    """A pass over a loader, and what tells its state; None if its position is a number of batches.
+
+    What a loader of torch has batched are batches. Of others it is not known, so that what they
+    give is a tree of arrays.
+
+    Args:
+        loader: The loader.
+        epoch: The epoch, which its sampler and its data set are told; None to tell them nothing.
+        state: A state that an earlier pass told, to go on from; "" for the beginning.
+    """
+    batches = getattr(loader, "batch_sampler", None)
+    sampler = getattr(loader if batches is None else batches, "sampler", None)
+    done, place = restored(state) if state else (0, None)
+    if epoch is not None:
+        _tell_epoch(epoch, sampler, batches, getattr(loader, "dataset", None), loader)
+    over = bool(state) and length_hint(batches, -1) == done
+    # a loader of torchdata would wait for its workers for ever, or give all batches again
+    source = iter(()) if over else _begun_at(loader, place)
+    teller = source if hasattr(source, "state_dict") else loader
+    items, count = counted(source, done)
+    trees = map(arrays_in, items)
+    made = _until_closed(loader, source, trees if batches is None else map(Columns, trees))
+    if hasattr(loader, "load_state_dict"):
+        return made, lambda: stored((count(), teller.state_dict()))
+    if hasattr(sampler, "generator"):
+        return made, lambda: Refusal(_SHUFFLED.format(described(loader)))
+    return made, None
+
+
+def _tell_epoch(epoch: int, *parts: Any) -> None:
+    for part in parts:
+        if hasattr(part, "set_epoch"):
+            part.set_epoch(epoch)
+
+
+def _begun_at(loader: Any, place: Any) -> Any:
+    if place is not None:
+        loader.load_state_dict(place)
+    if hasattr(loader, "restart_on_stop_iteration"):  # torchdata.nodes: none may be left
+        loader.restart_on_stop_iteration = False
+    return iter(loader)
+
+
+def _until_closed(loader: Any, source: Any, made: Iterator[Any]) -> Iterator[Any]:
+    """What is made of its batches; its workers end when the pass is closed."""
+    try:
+        yield from made
+    finally:
+        end = getattr(source, "_shutdown_workers", None)  # torch has no public name for it
+        if end is not None and not getattr(loader, "persistent_workers", False):
+            end()
+
+
+def arrays_in(tree: Any) -> Any:
+    """A tree of tensors as one of arrays. A list is a tuple of fields, or one column of texts.
+
+    >>> arrays_in([np.arange(2), ["a", "b"]])
+    (array([0, 1]), array(['a', 'b'], dtype=object))
+    """
+    parts = branches(tree)
+    if parts is None:
+        return array_of(tree)
+    if type(tree) in (list, tuple) and tree and {str, bytes}.issuperset(map(type, tree)):
+        return np.array(tree, object)
+    made = {key: arrays_in(part) for key, part in parts.items()}
+    return tuple(made.values()) if isinstance(tree, list) else joined(tree, made)
+
+
+def array_of(value: Any) -> Any:
+    """The array of a tensor, over the same memory where that is the CPU's; others as they are.
+
+    >>> array_of(memoryview(b"ab")).nbytes
+    2
+
+    Raises:
+        TypeError: It is on another device, or not dense; torch says what to call.
+        RuntimeError: It requires a gradient.
+    """
+    kind = str(getattr(value, "dtype", ""))
+    if not kind.startswith(("torch.bfloat16", "torch.float8")):
+        return np.asarray(value) if hasattr(value, "__array__") else value
+    import_module("ml_dtypes")  # it registers the names with NumPy
+    bits = getattr(sys.modules["torch"], f"int{8 * value.itemsize}")
+    return value.view(bits).numpy().view(kind.removeprefix("torch."))
+
+
+def stored(state: Any) -> str:
+    """A state as the text of a literal, since no cursor is unpickled.
+
+    >>> restored(stored({0: (1, b"a", None), "generator": np.arange(2)}))
+    {0: (1, b'a', None), 'generator': array([0, 1])}
+
+    Raises:
+        NotResumable: It holds something else than numbers, texts, bytes and arrays.
+    """
+    return repr(map_tree(_written, state))
+
+
+def restored(text: str) -> Any:
+    """The state that `stored` made a text of."""
+    return map_tree(_read, literal_eval(text))
+
+
+def _written(leaf: Any) -> Any:
+    """A leaf as a literal: an array is a set, as nothing else is."""
+    if type(leaf) in (bool, int, float, str, bytes):
+        return leaf
+    array, ours = np.asarray(array_of(leaf)), isinstance(leaf, (np.ndarray, np.generic))
+    if array.dtype.kind not in "biufc":
+        raise NotResumable(
+            f"the state of a loader holds {described(leaf)}, which no cursor does: its state_dict()"
+            " needs numbers, texts, bytes and arrays, in dicts, lists and tuples."
+        )
+    return {(ours, array.dtype.str, array.shape, array.tobytes().hex())}
+
+
+def _read(leaf: Any) -> Any:
+    if not isinstance(leaf, set):
+        return leaf
+    ((ours, dtype, shape, data),) = leaf
+    array = np.frombuffer(bytes.fromhex(data), dtype).reshape(shape).copy()
+    return array if ours else sys.modules["torch"].from_numpy(array)
