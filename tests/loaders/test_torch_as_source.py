@@ -5,8 +5,13 @@ from __future__ import annotations
 import gc
 import json
 import multiprocessing
+import re
+import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import chain
+from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import jax
@@ -296,3 +301,37 @@ class TestTheRealOnes:
     def test_a_loader_of_ours_is_stateful_to_torch(self, torch):
         checkpoints = pytest.importorskip("torch.distributed.checkpoint.stateful")
         assert isinstance(DataLoader(Numbered(), SIZE), checkpoints.Stateful)
+
+    def test_the_class_for_torchtitan_goes_on_from_a_checkpoint(self, tmp_path, monkeypatch):
+        pytest.importorskip("torchtitan.components.dataloader")
+        checkpoint = pytest.importorskip("torch.distributed.checkpoint")
+        page = Path(__file__).parents[2] / "docs" / "coming_from" / "pytorch.md"
+        (block,) = (
+            text
+            for text in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+            if "BaseDataLoader" in text
+        )
+        np.arange(401, dtype=np.uint16).tofile(tmp_path / "tokens.bin")
+        room = ModuleType("titan")
+        monkeypatch.setitem(sys.modules, "titan", room)  # its dataclass asks for it
+        exec(compile(block, page, "exec", dont_inherit=True), vars(room))
+        config = room.Data.Config(path=str(tmp_path / "tokens.bin"))
+
+        def built(rank=0, config=config):
+            return config.build(
+                dp_rank=rank, dp_world_size=2, tokenizer=None, seq_len=8, local_batch_size=2
+            )
+
+        running = built()
+        batches = iter(running)
+        inputs, labels = next(batches)
+        assert inputs["input"][:, 1:].tolist() == labels[:, :-1].tolist()
+        checkpoint.save({"data": running}, checkpoint_id=tmp_path / "checkpoint", no_dist=True)
+        resumed = built()
+        checkpoint.load({"data": resumed}, checkpoint_id=tmp_path / "checkpoint", no_dist=True)
+        again = iter(resumed)
+        for _ in range(15):  # into the next epoch
+            assert next(again)[1].tolist() == next(batches)[1].tolist()
+        ends = [list(built(rank, replace(config, infinite=False))) for rank in (0, 1)]
+        firsts = [inputs["input"][:, 0].tolist() for part in ends for inputs, _ in part]
+        assert len(set(chain(*firsts))) == 44  # no window twice
