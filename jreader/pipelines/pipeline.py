@@ -42,6 +42,7 @@ from jreader.readers import (
 from jreader.readers.growing import only_looking
 from jreader.readers.nodes import arguments, below_keys
 from jreader.readers.starting import native
+from jreader.readers.torch_loaders import is_loader
 
 if TYPE_CHECKING:
     from jreader import batches, chats, sinks, transforms, workers
@@ -81,8 +82,9 @@ def result(fn: Callable[Concatenate[Reader[U], P], S]) -> Callable[Concatenate[P
 
 
 def _checked(call: str, reader: Any) -> Any:
-    """The reader; of data of Grain, one is made."""
-    reader = reader if callable(reader) else of_grain.as_reader(reader)
+    """The reader; of a loader of torch, or data of Grain, one is made."""
+    if not callable(reader):
+        reader = reader.__iter__ if is_loader(reader) else of_grain.as_reader(reader)
     check_reader(call, reader)
     return reader
 
@@ -102,7 +104,7 @@ class Pipeline(Node[T]):
 
     Args:
         reader: Any reader; or a `MapDataset`, an `IterDataset`, a data source or a `DataLoader` of
-            Grain.
+            Grain; or a loader of torch.
     """
 
     reader: Reader[T] = argument(_checked)

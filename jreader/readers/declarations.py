@@ -13,7 +13,6 @@ from functools import lru_cache, partial
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, dataclass_transform
 
 from jreader.errors import check_flag, check_function, check_number, check_reader
-from jreader.readers.torch_loaders import is_loader
 
 K = TypeVar("K")
 
@@ -257,8 +256,6 @@ def _call(kind: Any, given: list[Field[Any]], meant: Field[Any]) -> str:
 
 
 def _checked_reader(call: str, value: Any) -> Any:
-    if not callable(value) and is_loader(value):
-        return value.__iter__
     check_reader(call, value)
     return value
 
