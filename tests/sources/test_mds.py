@@ -84,6 +84,13 @@ def test_samples_come_back_as_they_were_written(tmp_path_factory, made, per_shar
             assert getattr(sample[name], "dtype", None) == getattr(value, "dtype", None)
 
 
+def test_arrays_that_say_their_dtype_have_it(tmp_path):
+    arrays = [np.ones((300, 2), name) for name in CODES]
+    folder = write_mds(tmp_path, {"a": "ndarray"}, [{"a": array} for array in arrays])
+    for found, written in zip(mds(folder, columns="a")(), arrays, strict=True):
+        assert (found.dtype, found.tobytes()) == (written.dtype, written.tobytes())
+
+
 def test_encodings_without_a_decoder_are_the_bytes_that_are_stored(tmp_path):
     columns = {"list": "list[jpeg]", "many": "jpeg_array", "object": "pkl", "raw": "pil"}
     picture = ("L", np.arange(6, dtype=np.uint8).reshape(2, 3))
@@ -266,6 +273,14 @@ def test_sizes_in_samples_are_bounded_by_the_sample(tmp_path):
         path.write_bytes(head + sample)
         with pytest.raises(DamagedData, match=r"shard\.00000\.mds, at byte"):
             list(mds(folder)())
+
+
+def test_a_sample_of_more_bytes_than_its_columns_have_is_an_error(tmp_path):
+    folder = write_mds(tmp_path, {"a": "str"}, [{"a": "four"}])
+    path = folder / "shard.00000.mds"
+    path.write_bytes(path.read_bytes().replace(b"\4\0\0\0four", b"\3\0\0\0four"))
+    with pytest.raises(DamagedData, match=r"shard\.00000\.mds, at byte .*its columns end at"):
+        list(mds(folder)())
 
 
 def test_a_pass_goes_on_where_it_was(folder):
