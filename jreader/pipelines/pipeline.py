@@ -42,7 +42,7 @@ from jreader.readers import (
 from jreader.readers.growing import only_looking
 from jreader.readers.nodes import arguments, below_keys
 from jreader.readers.starting import native
-from jreader.readers.torch_loaders import is_loader
+from jreader.readers.torch_loaders import is_torch_loader
 
 if TYPE_CHECKING:
     from jreader import batches, chats, sinks, transforms, workers
@@ -84,7 +84,7 @@ def result(fn: Callable[Concatenate[Reader[U], P], S]) -> Callable[Concatenate[P
 def _checked(call: str, reader: Any) -> Any:
     """The reader; of a loader of torch, or data of Grain, one is made."""
     if not callable(reader):
-        reader = reader.__iter__ if is_loader(reader) else of_grain.as_reader(reader)
+        reader = reader.__iter__ if is_torch_loader(reader) else of_grain.as_reader(reader)
     check_reader(call, reader)
     return reader
 

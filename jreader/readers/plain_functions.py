@@ -20,7 +20,7 @@ from jreader.errors import ReaderError
 from jreader.readers.messages import described
 from jreader.readers.protected import is_fixed, protected
 from jreader.readers.streams_with_state import is_declared_stream, of_pass
-from jreader.readers.torch_loaders import is_loader
+from jreader.readers.torch_loaders import is_torch_loader
 
 T = TypeVar("T")
 
@@ -98,7 +98,7 @@ def _stream_of(reader: Any) -> Any:
     if owner is reader:
         return None
     has_epochs = is_declared_stream(owner) and hasattr(owner, "set_epoch")
-    return owner if has_epochs or is_loader(owner) else None
+    return owner if has_epochs or is_torch_loader(owner) else None
 
 
 def _close_nothing() -> None:

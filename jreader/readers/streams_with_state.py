@@ -8,7 +8,7 @@ from copy import copy
 from functools import partial
 from typing import Any
 
-from jreader.readers.torch_loaders import is_loader, of_loader
+from jreader.readers.torch_loaders import of_loader
 
 _MODULE = "datasets.iterable_dataset"  # of Hugging Face
 
@@ -31,7 +31,7 @@ def of_pass(stream: Any, epoch: int | None, state: str) -> tuple[Any, Callable[[
             stream.set_state(state.encode() if in_bytes else json.loads(state))
         return stream, partial(_state_of, stream)
     if not is_declared_stream(stream):
-        return of_loader(stream, epoch, state) if is_loader(stream) else (stream, None)
+        return of_loader(stream, epoch, state)
     if type(stream).__module__ != _MODULE or not _is_exact(stream):
         _set_epoch(stream, epoch)
         return stream, None

@@ -23,12 +23,12 @@ _SHUFFLED = (
 )
 
 
-def is_loader(data: object) -> bool:
+def is_torch_loader(data: object) -> bool:
     """Whether data are a loader: one of torch, or an iterable that tells and takes its state.
 
     It is known by its attributes: to ask for a class of torch would import it.
 
-    >>> is_loader([1, 2])
+    >>> is_torch_loader([1, 2])
     False
     """
     tells = hasattr(data, "state_dict") and hasattr(data, "load_state_dict")
@@ -44,15 +44,16 @@ def of_loader(
     give is a tree of arrays.
 
     Args:
-        loader: The loader.
+        loader: The loader; any other iterable is returned as it is.
         epoch: The epoch, which its sampler and its data set are told; None to tell them nothing.
         state: A state that an earlier pass told, to go on from; "" for the beginning.
     """
+    if not is_torch_loader(loader):
+        return loader, None
     batches = getattr(loader, "batch_sampler", None)
     sampler = getattr(loader if batches is None else batches, "sampler", None)
-    done, place = restored(state) if state else (0, None)
-    if epoch is not None:
-        _tell_epoch(epoch, sampler, batches, getattr(loader, "dataset", None), loader)
+    done, place = state_in(state) if state else (0, None)
+    _tell_epoch(epoch, sampler, batches, getattr(loader, "dataset", None), loader)
     over = bool(state) and length_hint(batches, -1) == done
     # a loader of torchdata would wait for its workers for ever, or give all batches again
     source = iter(()) if over else _begun_at(loader, place)
@@ -61,15 +62,15 @@ def of_loader(
     trees = map(arrays_in, items)
     made = _until_closed(loader, source, trees if batches is None else map(Columns, trees))
     if hasattr(loader, "load_state_dict"):
-        return made, lambda: stored((count(), teller.state_dict()))
+        return made, lambda: state_text((count(), teller.state_dict()))
     if hasattr(sampler, "generator"):
         return made, lambda: Refusal(_SHUFFLED.format(described(loader)))
     return made, None
 
 
-def _tell_epoch(epoch: int, *parts: Any) -> None:
+def _tell_epoch(epoch: int | None, *parts: Any) -> None:
     for part in parts:
-        if hasattr(part, "set_epoch"):
+        if epoch is not None and hasattr(part, "set_epoch"):
             part.set_epoch(epoch)
 
 
@@ -124,10 +125,10 @@ def array_of(value: Any) -> Any:
     return value.view(bits).numpy().view(kind.removeprefix("torch."))
 
 
-def stored(state: Any) -> str:
+def state_text(state: Any) -> str:
     """A state as the text of a literal, since no cursor is unpickled.
 
-    >>> restored(stored({0: (1, b"a", None), "generator": np.arange(2)}))
+    >>> state_in(state_text({0: (1, b"a", None), "generator": np.arange(2)}))
     {0: (1, b'a', None), 'generator': array([0, 1])}
 
     Raises:
@@ -136,9 +137,9 @@ def stored(state: Any) -> str:
     return repr(map_tree(_written, state))
 
 
-def restored(text: str) -> Any:
-    """The state that `stored` made a text of."""
-    return map_tree(_read, literal_eval(text))
+def state_in(text: str) -> Any:
+    """The state that `state_text` made a text of."""
+    return map_tree(_leaf_in, literal_eval(text))
 
 
 def _written(leaf: Any) -> Any:
@@ -154,7 +155,7 @@ def _written(leaf: Any) -> Any:
     return {(ours, array.dtype.str, array.shape, array.tobytes().hex())}
 
 
-def _read(leaf: Any) -> Any:
+def _leaf_in(leaf: Any) -> Any:
     if not isinstance(leaf, set):
         return leaf
     ((ours, dtype, shape, data),) = leaf

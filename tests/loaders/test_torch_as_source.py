@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from widths import examples
 
 from jreader import DataLoader, NotResumable, Pipeline, start
-from jreader.readers.torch_loaders import restored, stored
+from jreader.readers.torch_loaders import state_in, state_text
 
 COUNT, SIZE = 11, 3
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
@@ -178,12 +178,12 @@ def test_states_come_back_as_they_were(state):
             return type(part), [*map(told, part)]
         return type(part), part
 
-    assert told(restored(json.loads(json.dumps(stored(state))))) == told(state)
+    assert told(state_in(json.loads(json.dumps(state_text(state))))) == told(state)
 
 
 def test_a_state_that_no_cursor_holds_is_refused():
     with pytest.raises(NotResumable, match="the state of a loader holds <object object"):
-        stored({"rng": object()})
+        state_text({"rng": object()})
 
 
 class Numbered:
