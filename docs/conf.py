@@ -51,7 +51,6 @@ myst_heading_anchors = 4
 nb_execution_mode = "off"  # they are saved as they ran, and the tests run them
 
 autodoc_member_order = "bysource"
-autodoc_preserve_defaults = True
 autodoc_typehints = "signature"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 80
