@@ -145,7 +145,8 @@ class Loading:
     def names(self) -> list[str] | None:
         """The names of the fields of a feed; None where only a feed tells."""
         found, named = self.source.batching, self.feeds.names
-        plane = found.op and not found.functions and indexed(seeded(found.op.reader, 0))
+        plain = type(found.op) is batch and not found.functions
+        plane = plain and found.op and indexed(seeded(found.op.reader, 0))
         known = dict.fromkeys(named) if named else plane and plane.columns
         return [*known, *["mask"] * self.masked] if isinstance(known, dict) else None
 

@@ -170,6 +170,14 @@ def test_specs_and_shapes_are_of_the_class():
     assert [each.tokens.shape for each in shapes] == [(2, 2), (1, 4)]
 
 
+def test_masks_of_padded_batches_are_fields_of_the_class():
+    documents = Pipeline(arrays(tokens=ragged(np.arange(9), [0, 1, 3, 7, 9]))).padded_batch(2)
+    made = documents.load(into=lambda tokens, tokens_mask: (tokens, tokens_mask))
+    for feed, (tokens, there) in zip(documents.load(), made, strict=True):
+        assert tokens.tolist() == feed["tokens"].tolist()
+        assert there.tolist() == feed["tokens_mask"].tolist()
+
+
 def test_a_step_of_the_class_is_compiled_ahead():
     loader = rows().batch(8).load(into=Pair)
     step = jax.jit(lambda total, feed: total + feed.x.sum())
