@@ -107,7 +107,7 @@ class FeedIterator(Iterator[Feed]):
         """
         return State(json.dumps(self.cursor))
 
-    def set_state(self, state: State | str | bytes | Cursor) -> None:
+    def set_state(self, state: State | str | bytes | Mapping[str, object]) -> None:
         """Goes to a state of feeds of the same plan, in whatever epoch that was; no feed is lost.
 
         Feeds that were prefetched are dropped and made again when their turn comes. If these are

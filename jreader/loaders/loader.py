@@ -587,7 +587,7 @@ class DataLoader(Generic[Feed]):
             return cursor
         return {**cursor, "position": after["position"], "digest": after["digest"]}
 
-    def _first(self, epoch: int, at: Cursor | None, start: int) -> Cursor:
+    def _first(self, epoch: int, at: Mapping[str, object] | None, start: int) -> Cursor:
         """The cursor that a pass begins at."""
         if at is not None and start:
             raise ValueError(
@@ -598,7 +598,7 @@ class DataLoader(Generic[Feed]):
     def epoch(
         self,
         epoch: int,
-        at: Cursor | None = None,
+        at: Mapping[str, object] | None = None,
         *,
         start: int = 0,
         skip_steps: range | None = None,
@@ -639,7 +639,7 @@ class DataLoader(Generic[Feed]):
     def steps(
         self,
         n: int | None = None,
-        at: Cursor | None = None,
+        at: Mapping[str, object] | None = None,
         *,
         start: int = 0,
         skip_steps: range | None = None,
@@ -897,7 +897,7 @@ class DataLoader(Generic[Feed]):
             cursor = {**cursor, "plan": self._loading.plan()}
         return dict(sealed(cursor))
 
-    def load_state_dict(self, state: Cursor) -> None:
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
         """Makes the next `iter(loader)` go on from a cursor, as `state_dict` returns it.
 
         >>> from jreader import Pipeline, arrays

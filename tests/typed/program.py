@@ -99,6 +99,11 @@ elsewhere = rows.load(workers=jreader.Processes(2), share=None)
 assert_type(elsewhere, DataLoader[Feeds])
 assert_type(loader.steps(1).cursor, jreader.Cursor)
 loader.steps(1).set_state(loader.steps(1).get_state())
+saved = loader.state_dict()
+loader.load_state_dict(saved)
+loader.load_state_dict(loader.steps(1).cursor)
+loader.steps(at=saved).set_state(saved)
+loader.epoch(0, at=loader.steps(1).cursor)
 assert_type(batches(rows), Batches)
 
 
