@@ -25,13 +25,13 @@ from jreader.readers import (
     at_epoch,
     described,
     first_column,
-    map_tree,
     start,
 )
 from jreader.readers.growing import as_it_was
 from jreader.readers.hashing import identity
 from jreader.readers.plain_functions import in_epoch
 from jreader.readers.seeds import waits
+from jreader.readers.trees import copied
 from jreader.transforms import cache, map_readers
 from jreader.workers import Processes, fetch_batches
 
@@ -76,7 +76,7 @@ def _own_batches(loading: Loading, source: Source, cursor: Cursor, at: Position)
         workers = workers._replace(share=shared_name(loading, workers.share))
     made = made_elsewhere(batches, whole, workers, loading.named_there, made_at)
     ours = loading.placement.hosts and not isinstance(workers.executor, Processes)
-    return map_readers(_own, made) if ours else made
+    return map_readers(_in_own_memory, made) if ours else made
 
 
 def shared_name(loading: Loading, share: str) -> str:
@@ -107,9 +107,11 @@ def _copied_where_shared(loading: Loading, source: Source, batches: Reader[Any])
     if source.kind == "arrays":
         # copied as they come: their generator may write to them again while they wait here,
         # or while a device reads them
-        return map_readers(_copied, batches)
+        return map_readers(copied, batches)
     if loading.placement.hosts and _may_be_kept(batches):
-        return map_readers(_own, batches)  # so that writing to a feed changes nothing else
+        return map_readers(
+            _in_own_memory, batches
+        )  # so that writing to a feed changes nothing else
     return batches
 
 
@@ -182,15 +184,11 @@ def _counted_in_stream(source: Source, at: Position, samples: int, *, grows: boo
     return drawn, (samples, inner) if grows else inner[1]
 
 
-def _copied(arrays: Any) -> Any:
-    return map_tree(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, arrays)
-
-
-def _own(samples: Sequence[Any]) -> Sequence[Any]:
+def _in_own_memory(samples: Sequence[Any]) -> Sequence[Any]:
     """The batch with arrays of its own; lists are copied anyway, when they are stacked."""
     if not isinstance(samples, Columns) or not samples.stacked:
         return samples
-    return samples.having(_copied(samples.columns))
+    return samples.having(copied(samples.columns))
 
 
 def _may_be_kept(batches: Reader[Any]) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from jreader.errors import NotResumable
 from jreader.readers.messages import Refusal, described
 from jreader.readers.passes import counted
-from jreader.readers.trees import Columns, branches, joined, map_tree
+from jreader.readers.trees import Columns, branches, copied, joined, map_tree
 
 _SHUFFLED = (
     "{} shuffles by a generator of torch, which deals another order each time, so that no place in "
@@ -59,8 +59,7 @@ def of_loader(
     source = iter(()) if over else _begun_at(loader, place)
     teller = source if hasattr(source, "state_dict") else loader
     items, count = counted(source, done)
-    trees = map(arrays_in, items)
-    made = _until_closed(loader, source, trees if batches is None else map(Columns, trees))
+    made = _until_closed(loader, source, _trees_of(loader, items))
     if hasattr(loader, "load_state_dict"):
         return made, lambda: state_text((count(), teller.state_dict()))
     if hasattr(sampler, "generator"):
@@ -80,6 +79,15 @@ def _begun_at(loader: Any, place: Any) -> Any:
     if hasattr(loader, "restart_on_stop_iteration"):  # torchdata.nodes: none may be left
         loader.restart_on_stop_iteration = False
     return iter(loader)
+
+
+def _trees_of(loader: Any, items: Iterator[Any]) -> Iterator[Any]:
+    """What a loader gives, as arrays that nobody writes to again."""
+    trees, batched = map(arrays_in, items), getattr(loader, "batch_sampler", None) is not None
+    collates = getattr(getattr(loader, "collate_fn", None), "__module__", "")
+    if not batched or not (getattr(loader, "num_workers", 0) or collates.startswith("torch.")):
+        trees = map(copied, trees)
+    return map(Columns, trees) if batched else trees
 
 
 def _until_closed(loader: Any, source: Any, made: Iterator[Any]) -> Iterator[Any]:

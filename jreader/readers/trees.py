@@ -159,6 +159,11 @@ def map_tree(fn: Callable[..., Any], tree: Any, *others: Any) -> Any:
     return rebuilt(tree, map(fn, *columns))
 
 
+def copied(tree: Any) -> Any:
+    """A tree of arrays with memory of its own; other leaves are as they are."""
+    return map_tree(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, tree)
+
+
 def first_column(columns: Any) -> Any:
     """The first leaf of a tree of columns, some of which may be None: its rows are those of all.
 

@@ -152,6 +152,25 @@ def test_every_place_of_two_epochs_is_found_again(make):
             assert ids(resumed) == expected[epoch][done:]
 
 
+class Reused(Loader):
+    """A loader whose collate_fn writes each batch to the memory of the one before."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows = np.zeros((SIZE, 100), np.float32)
+
+    def __iter__(self):
+        for rows in self.batch_sampler:
+            self.rows[:] = rows[0]
+            yield self.rows
+
+
+@pytest.mark.parametrize("options", [{}, {"capacity": 0}, {"sharding": "host"}], ids=repr)
+def test_a_batch_whose_memory_is_written_to_again_stays_as_it_came(options):
+    feeds = list(Pipeline(Reused()).load(**options))
+    assert [float(feed[0, 0]) for feed in feeds] == [rows[0] for rows in Batches(Sampler())]
+
+
 def test_texts_are_a_column():
     assert Pipeline(Stateful()).peek()["text"].tolist() == [
         str(row) for row in np.random.default_rng(0).permutation(COUNT)[:SIZE]
@@ -245,9 +264,15 @@ class TestTheRealOnes:
         assert set(multiprocessing.active_children()) <= before
 
     def test_tensors_become_arrays_over_their_memory(self, torch):
-        shared = torch.arange(8.0).reshape(4, 2)
-        loader = torch.utils.data.DataLoader([0] * 4, 4, collate_fn=lambda _: (shared, shared))
-        assert np.shares_memory(Pipeline(loader).peek().columns[1], shared.numpy())
+        loader = torch.utils.data.DataLoader(torch.arange(8.0).reshape(4, 2), 4)
+        assert not Pipeline(loader).peek().columns.flags.owndata  # but the tensor does
+
+    def test_what_a_collate_fn_of_yours_returns_is_copied(self, torch):
+        shared = torch.zeros(2)
+        loader = torch.utils.data.DataLoader(
+            torch.arange(6.0), 2, collate_fn=lambda rows: shared.copy_(torch.stack(rows))
+        )
+        assert [feed.tolist() for feed in list(Pipeline(loader).load())] == [[0, 1], [2, 3], [4, 5]]
 
     @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float16", "int64", "bool"])
     def test_of_every_dtype(self, torch, dtype):
