@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, Self
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from jreader.loaders import DataLoader
@@ -51,8 +51,7 @@ def observe(
             f"or registry, and a name: not {type(loader).__name__}, {meter=}, {registry=}, {name=}."
         )
     if by not in _observed:
-        _observed[by] = _Loaders()
-        _observed[by].join(by)
+        _observed[by] = _Loaders().joined(by)
     if _observed[by].setdefault(name, loader) is not loader:
         raise ValueError(f"{name!r} is another loader that is observed: type name='{name} 2'.")
 
@@ -62,13 +61,14 @@ class _Loaders(WeakValueDictionary[str, DataLoader[Any]]):
 
     __hash__ = object.__hash__  # a registry keeps its collectors in a dict
 
-    def join(self, by: Any) -> None:
+    def joined(self, by: Any) -> Self:
         if hasattr(by, "register"):
             by.register(self)
         else:
             for metric, (kind, name, unit, about) in METRICS.items():
                 ask = partial(self._observations, metric)
                 getattr(by, f"create_observable_{kind}")(name, [ask], unit, about)
+        return self
 
     def collect(self) -> Any:
         """What a registry asks a collector for."""

@@ -202,6 +202,15 @@ class TestErrors:
         with pytest.raises(TypeError, match="or registry, and a name: not DataLoader"):
             observe(loader_of(), **given)
 
+    def test_a_metric_of_yours_by_that_name_is_an_error_until_it_is_gone(self):
+        registry, loader = prometheus_client.CollectorRegistry(auto_describe=True), loader_of()
+        yours = prometheus_client.Gauge("jreader_waiting_ratio", "yours", registry=registry)
+        with pytest.raises(ValueError, match="Duplicated"):
+            observe(loader, registry=registry)
+        registry.unregister(yours)
+        observe(loader, registry=registry)
+        assert fed(registry) == 0
+
     def test_what_is_no_loader(self):
         with pytest.raises(TypeError, match=r"needs what .load\(\) returns, .* not Pipeline"):
             observe(Pipeline(range), registry=prometheus_client.CollectorRegistry())
