@@ -75,7 +75,9 @@ def exchanged(board: Board, mine: Fleet, at: int, seconds: float) -> Fleet:
     board.post(f"{subject}/each", asdict(mine))
     if board.me > first and (found := board.awaited(f"{subject}/all/{first}", 2 * seconds)):
         return Fleet(**found)
-    until = time.monotonic() + seconds
+    if board.me == first and board.reported not in (None, subject):
+        board.delete(board.reported)  # nobody waits for it any more
+    board.reported, until = subject, time.monotonic() + seconds
     for process in board.others if board.me == first else ():
         board.awaited(f"{subject}/each/{process}", until - time.monotonic())
     told = board.read(f"{subject}/each")

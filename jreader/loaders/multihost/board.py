@@ -80,10 +80,12 @@ class Board:
         me: The index of this process.
         others: The indices of the other processes that feed the same arrays.
         turn: The number of the next pass.
+        reported: The subject of the last report of all processes.
         closed: The number and the message of the pass that was closed last, until another begins.
     """
 
     closed: tuple[int, Message] | None = None
+    reported: str | None = None
 
     def __init__(self, processes: set[int], made_at: str) -> None:
         """Makes the board, named after the line that made the loader, equal on all processes.
