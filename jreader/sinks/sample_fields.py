@@ -79,10 +79,8 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
         if ragged is None:
             return made
         if unknown := [name for name in ragged if name not in names]:
-            raise FeedMismatch(
-                f"ragged={list(ragged)!r} names {unknown[0]!r}, and the samples have the fields "
-                f"{', '.join(map(repr, names))}."
-            )
+            said = f"ragged={list(ragged)!r} names {unknown[0]!r}, and the samples have the fields"
+            raise FeedMismatch(f"{said} {', '.join(map(repr, names))}.")
         kinds = _kinds_with_ragged(tree, kinds, samples)
         fields = [made.as_ragged(Field(*each), ragged) for each in zip(names, kinds, strict=True)]
         return cls(form, tree, tuple(fields))
@@ -181,12 +179,8 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
 
     def _other_fields(self, sample: Any, number: int) -> FeedMismatch:
         names = ", ".join(repr(field.name) for field in self.fields)
-        return cannot_write(
-            self.format,
-            number,
-            f"it is {described(sample)}, and the samples before it have the fields {names}. Make "
-            "them alike in a .map(fn) before.",
-        )
+        said = f"it is {described(sample)}, and the samples before it have the fields {names}"
+        return cannot_write(self.format, number, f"{said}. Make them alike in a .map(fn) before.")
 
 
 def cannot_write(form: str, number: int, why: str) -> FeedMismatch:

@@ -48,14 +48,12 @@ def table_shards(
     fields = SampleFields.of(form, samples, ragged=ragged)
     tree = fields.tree
     if not isinstance(tree, dict):
-        raise cannot_write(
-            form,
-            0,
-            f"it is a {type(tree).__name__}, and {form.title()} has named columns. Make dicts in a "
-            ".map(fn) before, as in .map(lambda sample: {'image': sample[0], 'label': sample[1]}).",
-        )
+        said = f"it is a {type(tree).__name__}, and {form.title()} has named columns"
+        how = ".map(lambda sample: {'image': sample[0], 'label': sample[1]})"
+        raise cannot_write(form, 0, f"{said}. Make dicts in a .map(fn) before, as in {how}.")
     types = [_type(fields, field) for field in fields.fields]
-    _check_columns(form, tree, "")
+    if said := _wrong_columns(tree, ""):
+        raise cannot_write(form, 0, said)
     schema = pyarrow().schema(_arrow_fields(rebuilt(tree, iter(types))))
     return Format((name,), partial(_table_shard, fields, types, schema))
 
@@ -87,31 +85,23 @@ def _repeated(field: Field) -> str:
     kind = field.kind
     if kind.how not in ("text", "bytes") and kind.dtype.kind not in "iu":
         return ""
-    lists = int(kind.how == "array" and bool(kind.shape))
-    if kind.how == "ragged":
-        lists = 1 + len(kind.shape)
+    lists = 1 + len(kind.shape) if kind.how == "ragged" else min(len(kind.shape), 1)
     return field.name + ".list.element" * lists
 
 
-def _check_columns(form: str, tree: Any, before: str) -> None:
-    """Raises FeedMismatch if a name is no text, or part of a sample is no dict, or is empty."""
+def _wrong_columns(tree: Any, before: str) -> str:
+    """What is wrong in a sample: a name that is no text, or a part that is no dict, or is empty."""
     parts = branches(tree)
     if parts is None:
-        return
+        return ""
     if type(tree) is not dict:
-        raise cannot_write(
-            form,
-            0,
-            f"field {before!r} is a {type(tree).__name__}. Make it an array, as in "
-            "np.asarray(...), or a dict; for texts of any number, json.dumps(...).",
-        )
+        how = "an array, as in np.asarray(...), or a dict; for texts of any number, json.dumps(...)"
+        return f"field {before!r} is a {type(tree).__name__}. Make it {how}."
     wrong = (f"the name {key!r}" for key in parts if not isinstance(key, str))
     if seen := next(wrong, "" if parts else "no field"):
-        raise cannot_write(
-            form, 0, f"{before or 'it'} has {seen}, and columns need names that are texts."
-        )
-    for key, part in parts.items():
-        _check_columns(form, part, f"{before}.{key}" if before else key)
+        return f"{before or 'it'} has {seen}, and columns need names that are texts."
+    names = (f"{before}.{key}" if before else key for key in parts)
+    return next(filter(None, map(_wrong_columns, parts.values(), names)), "")
 
 
 def _type(fields: SampleFields, field: Field) -> Any:
@@ -120,11 +110,9 @@ def _type(fields: SampleFields, field: Field) -> Any:
     if plain := {"text": pa.string, "bytes": pa.binary}.get(kind.how):
         return plain()
     if kind.how == "object":
-        raise fields.refused(
-            field,
-            f"{form} holds numbers, texts, bytes and arrays of numbers: leave such samples or "
-            "fields out, or give a value that stands for it, in a .map(fn) before",
-        )
+        said = f"{form} holds numbers, texts, bytes and arrays of numbers"
+        how = "leave such samples or fields out, or give a value that stands for it"
+        raise fields.refused(field, f"{said}: {how}, in a .map(fn) before")
     dtype = kind.dtype
     if dtype not in _TYPES or (form, dtype) == ("Parquet", np.dtype("M8[s]")):
         raise fields.refused(field, f"{form} has no type for {dtype}: {_cast_hint(dtype)}")
@@ -144,8 +132,7 @@ def _cast_hint(dtype: np.dtype[Any]) -> str:
         return f"type .astype({dtype.newbyteorder('=').str!r}) in a .map(fn) before"
     if dtype.kind in "US":
         return "give a str, or bytes, in a .map(fn) before"
-    other = {"M": "M8[ms]", "m": "m8[ms]", "f": "float64"}.get(dtype.kind)
-    if other:
+    if other := {"M": "M8[ms]", "m": "m8[ms]", "f": "float64"}.get(dtype.kind):
         return f"type .astype({other!r}) in a .map(fn) before"
     return "give its parts as fields of numbers, in a .map(fn) before"
 
@@ -173,12 +160,8 @@ def _texts(form: str, field: Field, column: Any, kind: Any, first: int) -> Any:
         return pyarrow().array(column, kind)
     except UnicodeEncodeError as error:
         number = first + next(n for n, text in enumerate(column) if text == error.object)
-        raise cannot_write(
-            form,
-            number,
-            f"field {field.name!r} is a text that UTF-8 cannot encode ({error}). Mend it, or give "
-            "bytes.",
-        ) from error
+        said = f"field {field.name!r} is a text that UTF-8 cannot encode ({error})"
+        raise cannot_write(form, number, f"{said}. Mend it, or give bytes.") from error
 
 
 def _check_times(
@@ -189,12 +172,8 @@ def _check_times(
         return
     place = int(gaps.argmax()) // each
     number = first + (place if rows is None else int(np.cumsum(rows).searchsorted(place, "right")))
-    raise cannot_write(
-        form,
-        number,
-        f"field {field.name!r} has a NaT, which would be a null. Give a time that stands for it in "
-        "a .map(fn) before.",
-    )
+    said = f"field {field.name!r} has a NaT, which would be a null"
+    raise cannot_write(form, number, f"{said}. Give a time instead, in a .map(fn) before.")
 
 
 def _list_array(field: Field, array: Any, rows: Sequence[int], first: int) -> Any:

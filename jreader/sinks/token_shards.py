@@ -56,13 +56,19 @@ def _token_shard(form: str, kind: Any, eos: int | None, paths: Sequence[Path]) -
     with paths[0].open("xb") as file:
 
         def append(batch: Sequence[Any], first: int) -> None:
-            rows = [_document(form, *each) for each in enumerate(batch, first)]
+            rows = [_token_ids(form, *each) for each in enumerate(batch, first)]
             found, offsets = np.concatenate(rows), offsets_of([*map(len, rows)])
             wrong = np.flatnonzero((found < fits.min) | (found > fits.max))
             if wrong.size:
                 number = first + int(offsets[1:].searchsorted(wrong[0], "right"))
-                said = f"it has the token {found[wrong[0]]}, which does not fit {kind}"
-                raise cannot_write(form, number, f"{said}: type dtype={_WIDE[form]!r}, or mend it.")
+                token, wide = int(found[wrong[0]]), np.iinfo(_WIDE[form])
+                how = (
+                    f"type dtype={str(wide.dtype)!r}"
+                    if wide.min <= token <= wide.max
+                    else "mend it"
+                )
+                said = f"it has the token {token}, which does not fit {kind}"
+                raise cannot_write(form, number, f"{said}: {how}.")
             values = found.astype(kind, copy=False)
             counts.append(np.diff(offsets))
             if eos is not None:
@@ -89,7 +95,7 @@ def _token_shard(form: str, kind: Any, eos: int | None, paths: Sequence[Path]) -
         path.write_bytes(b"".join([head, *(column.tobytes() for column in columns)]))
 
 
-def _document(form: str, number: int, sample: Any) -> Array:
+def _token_ids(form: str, number: int, sample: Any) -> Array:
     try:
         row = np.asarray(sample)
     except ValueError:  # lists of several lengths

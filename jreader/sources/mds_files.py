@@ -8,6 +8,7 @@ samples. A sample is the sizes of its columns of no fixed size (uint32), and the
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property, partial
 from itertools import accumulate, chain, pairwise
@@ -17,7 +18,8 @@ import numpy as np
 
 from jreader.readers import argument, op
 from jreader.readers.columns import Array
-from jreader.sources.file_checks import damaged, is_file, reading
+from jreader.readers.credentials import masked
+from jreader.sources.file_checks import are_files, damaged, not_there, reading
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.file_readers import Paths, files_named
@@ -25,7 +27,7 @@ from jreader.sources.files.records import Parse, RecordFiles, Records
 from jreader.sources.files.stored_files import open_file
 from jreader.sources.tables.column_names import Names, checked_names
 
-_INDEX, _EXPECTED = "index.json", "an MDS shard"
+_INDEX, _SHARDS, _EXPECTED = "index.json", "an index of MDS shards", "an MDS shard"
 _NUMBERS = [np.dtype(code).name for code in "bhiqBHIQefd"]
 _TEXTS = {"str": bytes.decode, "json": json.loads, "str_int": int, "str_float": float}
 
@@ -82,16 +84,25 @@ class mds(RecordFiles[Any]):
 
     def __init__(self, paths: Paths, columns: Names = None, *, store: Store | None = None) -> None:
         named = files_named(self.shown_call, paths, self.suffixes)
-        shards = (_shards_of(path) if path.endswith(_INDEX) else [path] for path in named)
-        self.keep([*chain.from_iterable(shards)], names=columns, store=store)
+        listed = {path: [*_shards_of(path)] for path in named if path.endswith(_INDEX)}
+        shards = [*chain.from_iterable(listed.get(path, [path]) for path in named)]
+        if not shards:
+            raise damaged(named[0], _SHARDS, "it names none")
+        seen = Counter(chain.from_iterable(listed.values()))
+        if twice := [path for path, many in seen.items() if many > 1]:
+            said = f"two of the indices name {masked(twice[0])!r}, which would be read twice"
+            raise ValueError(f"{self.shown_call}: {said}: leave out one of the two.")
+        self.keep(shards, names=columns, store=store)
 
     @cached_property
     def _shards(self) -> dict[str, tuple[int, Any]]:
-        """What the indices of their folders say of the shards."""
-        indices = {path[: path.rfind("/") + 1] + _INDEX for path in self.paths}
+        """What the indices of their folders, or of folders above, say of the shards."""
+        folders = {path[: path.rfind("/") + 1] for path in self.paths}
+        indices = {*map(_index_of, folders)}
         known = dict(chain.from_iterable(_shards_of(index).items() for index in indices))
-        with reading(self.paths[0], f"a shard that the {_INDEX} of its folder names"):
-            return {path: known[path] for path in self.paths}
+        if unknown := {*self.paths} - {*known}:
+            raise damaged(min(unknown), f"a shard that the nearest {_INDEX} names", "it is not")
+        return {path: known[path] for path in self.paths}
 
     def find(self, file: ByteFile) -> Array:
         """The bytes at which samples begin, and the size of the file."""
@@ -106,13 +117,27 @@ class mds(RecordFiles[Any]):
     def parser(self) -> Parse[Any]:
         """Decodes the columns that are wanted."""
         shards = self._shards.items()
-        return partial(_samples, {path: _fields(path, of, self.names) for path, (_, of) in shards})
+        return partial(_parsed, {path: _decoders(path, of, self.names) for path, (_, of) in shards})
 
     def opened(self) -> Records:
         """The samples, in blocks: the shards."""
         rows = super().opened()
         rows.block_starts = rows.starts[:-1]
         return rows
+
+
+def _index_of(folder: str) -> str:
+    """The `index.json` of a folder; if it has none, that of the nearest folder above.
+
+    Raises:
+        FileNotFoundError: There is none.
+    """
+    above = folder
+    while not are_files([above + _INDEX])[0]:
+        below, above = above, above[: above[:-1].rfind("/") + 1]
+        if above == below or above.endswith("//"):
+            raise not_there(mds.shown_call, masked(folder) + _INDEX, "a file")
+    return above + _INDEX
 
 
 def _shards_of(index: str) -> dict[str, tuple[int, Any]]:
@@ -123,29 +148,32 @@ def _shards_of(index: str) -> dict[str, tuple[int, Any]]:
     """
     file, folder, found = open_file(index), index.removesuffix(_INDEX), dict[str, tuple[int, Any]]()
     text = file.read(0, file.size)
-    with reading(index, "an index of MDS shards"):
+    with reading(index, _SHARDS):
         for shard in json.loads(text)["shards"]:
-            name = shard["raw_data"]["basename"]
-            if shard["format"] != "mds" or shard["samples"] < 1 or {"", ".."} & {*name.split("/")}:
-                raise ValueError(f"it has no MDS shard in {name!r}")
-            if shard["zip_data"] and not is_file(folder + name):
-                raise NotImplementedError(f"{index}: {shard['zip_data']['basename']} is packed.")
+            name, samples = shard["raw_data"]["basename"], len(range(shard["samples"]))
+            is_inside = {"", ".", ".."}.isdisjoint(str.split(name, "/"))
+            if shard["format"] != "mds" or not samples or not is_inside or folder + name in found:
+                raise ValueError(f"it has no MDS shard in {name!r}, or has it twice")
+            if (packed := shard["zip_data"]) and are_files([folder + name]) == [False]:
+                said = f"{packed['basename']} is packed: unpack it to {name}, in its folder"
+                raise NotImplementedError(f"{masked(index)}: {said}.")
             decoders = map(_decoder, shard["column_encodings"])
             columns = zip(shard["column_names"], shard["column_sizes"], decoders, strict=True)
-            found[folder + name] = shard["samples"], {each[0]: each[1:] for each in columns}
+            found[folder + name] = samples, {each[0]: each[1:] for each in columns}
     return found
 
 
-def _fields(path: str, columns: Any, names: Any) -> tuple[Any, list[Any]]:
+def _decoders(path: str, columns: Any, names: Any) -> tuple[Any, list[Any]]:
     """The names of the columns that are wanted; and of all the name, size, and what decodes it."""
     wanted = (names,) if isinstance(names, str) else names or [*columns]
     if unknown := {*wanted} - {*columns}:
-        raise ValueError(f"{path} has no column {min(unknown)!r}: it has {', '.join(columns)}.")
+        seen = f"{masked(path)} has no column {min(unknown)!r}"
+        raise ValueError(f"{seen}: it has {', '.join(columns)}.")
     every = columns.items()
     return names or wanted, [(name, size, name in wanted and get) for name, (size, get) in every]
 
 
-def _samples(fields: Any, file: Any, offset: int, data: bytes, *ends: Any) -> Iterator[Any]:
+def _parsed(fields: Any, file: Any, offset: int, data: bytes, *ends: Any) -> Iterator[Any]:
     names, columns = fields[file.path]
     many = sum(size is None for _, size, _ in columns)
     for begin, end in zip(*ends, strict=True):
@@ -162,15 +190,15 @@ def _samples(fields: Any, file: Any, offset: int, data: bytes, *ends: Any) -> It
 
 def _decoder(encoding: str) -> Any:
     """What decodes a column; what is not listed is left as it is."""
-    kind, dtype, shape = [*encoding.split(":"), "", ""][:3]
+    kind, dtype, shape = [*str.split(encoding, ":"), "", ""][:3]
     if kind == "ndarray":
-        return partial(_array, dtype, [*map(int, shape.split(","))] if shape else None)
+        return partial(_decoded, dtype, [*map(int, shape.split(","))] if shape else None)
     if kind == "int":
         return partial(int.from_bytes, byteorder="little", signed=True)
-    return partial(_array, kind, ()) if kind in _NUMBERS else _TEXTS.get(kind, bytes)
+    return partial(_decoded, kind, ()) if kind in _NUMBERS else _TEXTS.get(kind, bytes)
 
 
-def _array(dtype: str, shape: Any, data: bytes) -> Any:
+def _decoded(dtype: str, shape: Any, data: bytes) -> Any:
     """An array, or a scalar where the shape is (); data begin with the dtype if it is ""."""
     if not dtype:
         dtype, data = f"{'uif'[data[0] & 3]}{data[0] >> 3}", data[1:]

@@ -125,7 +125,10 @@ class TestSamples:
             for dtype in ("uint16", wide) if kind != np.int32 or wide != "int32" else ("uint16",):
                 if most <= np.iinfo(dtype).max:
                     continue
-                with pytest.raises(FeedMismatch, match=rf"^sample 201 .* does not fit {dtype}: "):
+                how = f"type dtype='{wide}'" if most <= np.iinfo(wide).max else "mend it"
+                with pytest.raises(
+                    FeedMismatch, match=rf"^sample 201 .* does not fit {dtype}: {how}"
+                ):
                     written(lambda: [good] * 201 + [wrong], tmp_path, form, dtype=dtype)
                 assert list(tmp_path.iterdir()) == []
 

@@ -135,6 +135,12 @@ def test_an_index_names_shards_in_folders_of_its_own(tmp_path):
             shards.append(shard)
     (tmp_path / "index.json").write_text(json.dumps({"version": 2, "shards": shards}))
     assert [*mds(tmp_path)()] == TEXTS
+    with pytest.raises(ValueError, match=r"two of the indices name '.*/0/shard\.00000\.mds'"):
+        mds(f"{tmp_path}/**/index.json")
+    for number in (0, 1):  # as in the local copy that Streaming makes of a far set
+        (tmp_path / str(number) / "index.json").unlink()
+    assert [*mds(tmp_path)()] == TEXTS
+    assert [*mds(tmp_path / "1" / "shard.00001.mds")()] == TEXTS[10:]
 
 
 def test_single_shards_are_read_and_dealt_to_lanes(folder):
@@ -143,8 +149,11 @@ def test_single_shards_are_read_and_dealt_to_lanes(folder):
     read = jreader.files(names).read(mds, lanes=3)
     assert [sample["n"] for sample in read][:6] == [0, 4, 8, 1, 5, 9]
     (folder / "other.mds").write_bytes(b"")
-    with pytest.raises(DamagedData, match=r"other\.mds is .*not a shard that the index.json"):
-        next(iter(mds(folder / "other.mds")()))
+    with pytest.raises(DamagedData, match=r"other\.mds is .*not a shard that the nearest index"):
+        next(iter(mds([names[0], folder / "other.mds"])()))
+    (folder / "index.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"data/index\.json', which does not exist"):
+        next(iter(mds(names[0])()))
 
 
 def test_a_far_set_is_read_and_kept(folder, tmp_path, server):
@@ -201,13 +210,20 @@ def test_a_wrong_sample_comes_after_the_good_ones_and_says_where_it_is(tmp_path)
         next(samples)
 
 
-def test_packed_shards_are_refused_and_read_where_they_are_unpacked_beside_their_index(tmp_path):
+def test_packed_shards_are_refused_and_read_where_they_are_unpacked_beside_their_index(
+    tmp_path, server
+):
     folder = write_mds(tmp_path, COLUMNS, TEXTS, compression="gz")
-    with pytest.raises(NotImplementedError, match=r"shard\.00000\.mds\.gz is packed"):
+    with pytest.raises(
+        NotImplementedError, match=r"mds\.gz is packed: unpack it to shard\.00000\.mds"
+    ):
         mds(folder)
     for path in folder.glob("*.gz"):
         path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
     assert [*mds(folder)()] == TEXTS
+    for path in folder.iterdir():
+        server.files[f"data/{path.name}"] = path.read_bytes()
+    assert [*mds(f"{server.url}/data/index.json")()] == TEXTS
 
 
 WRONG_INDICES = {
@@ -221,7 +237,14 @@ WRONG_INDICES = {
         "no MDS shard in '/etc/passwd'",
     ),
     "no samples": (lambda shard: shard.update(samples=0), "no MDS shard"),
-    "no number": (lambda shard: shard.update(samples="many"), "'<' not supported"),
+    "no number": (lambda shard: shard.update(samples="many"), "'str' object"),
+    "half a sample": (lambda shard: shard.update(samples=2.5), "'float' object"),
+    "a number as a name": (lambda shard: shard["raw_data"].update(basename=3), "'int' object"),
+    "a name of another": (
+        lambda shard: shard["raw_data"].update(basename="shard.00001.mds"),
+        "'shard.00001.mds', or has it twice",
+    ),
+    "a number as an encoding": (lambda shard: shard.update(column_encodings=[3, "str"]), "'int'"),
     "no file": (lambda shard: shard.pop("raw_data"), "raw_data"),
     "no columns": (lambda shard: shard.pop("column_names"), "column_names"),
     "a size too few": (lambda shard: shard["column_sizes"].pop(), "zip"),
@@ -237,7 +260,9 @@ def test_an_index_of_something_else_is_an_error_where_the_reader_is_made(folder,
         mds(folder)
 
 
-@pytest.mark.parametrize("text", ["", "[1]", '{"shards": 3}', '{"shards": [[]]}', "\0"])
+@pytest.mark.parametrize(
+    "text", ["", "[1]", '{"shards": 3}', '{"shards": []}', '{"shards": [[]]}', "\0"]
+)
 def test_an_index_that_is_no_index_is_an_error_where_the_reader_is_made(tmp_path, text):
     (tmp_path / "index.json").write_text(text)
     with pytest.raises(DamagedData, match="an index of MDS shards"):
