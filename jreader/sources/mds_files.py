@@ -62,7 +62,7 @@ class mds(RecordFiles[Any]):
     Args:
         paths: A folder with an `index.json`, an `index.json`, a pattern such as
             `"data/**/index.json"`, or a list of these: one sequence, in that order. Or single
-            shards that the `index.json` of their folder names.
+            shards that the `index.json` of their folder names, or the nearest one above.
         columns: The names of the columns to read, in the order that samples are to have; None for
             all. A single str gives bare values instead of dicts.
         store: Keeps blocks of far files on disk (`Store`).
@@ -71,10 +71,11 @@ class mds(RecordFiles[Any]):
         TypeError: A path is neither a str nor a path, or columns are not names.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
         NotImplementedError: A shard is packed (`zstd`, say), and not there unpacked.
-        ValueError: When a pass begins: there is no such column.
-        DamagedData: An index is not one of MDS shards; or, when a pass begins, or comes to the
-            sample: a shard is truncated, of another format, not what the index says, or has
-            changed.
+        ValueError: Two indices name the same shard; or, when a pass begins: there is no such
+            column.
+        DamagedData: An index is not one of MDS shards, or names none; or, when a pass begins, or
+            comes to the sample: a shard is truncated, of another format, not what the index says,
+            or has changed.
     """
 
     shown_call = "mds(paths, columns)"
