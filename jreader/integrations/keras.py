@@ -17,7 +17,10 @@ from typing import Any
 import numpy as np
 
 from jreader.errors import BatchNotDivisible, FeedMismatch, check_number
-from jreader.readers import branches, leaves, map_tree
+from jreader.loaders.checkpoints.cursors import beginning
+from jreader.loaders.checkpoints.positions import EpochPosition
+from jreader.loaders.loading import Loading
+from jreader.readers import Cursor, branches, leaves, map_tree
 
 
 class KerasFeeds:
@@ -31,20 +34,39 @@ class KerasFeeds:
 
     use_multiprocessing = property(lambda _: False)
 
-    def __init__(self, loader: Any, names: Any, epoch: int | None, masked: bool) -> None:
+    def __init__(
+        self, loader: Any, names: Any, epoch: int | None, loading: Loading, at: Cursor | None
+    ) -> None:
         """Reads nothing.
 
         Args:
             loader: The loader.
             names: The names of the inputs, the targets and the weights of samples.
             epoch: The epoch that each `fit`, `evaluate` or `predict` begins with; None to go on.
-            masked: Whether feeds carry a mask.
+            loading: What the loader loads.
+            at: The cursor that the loader goes on from, if it does, and `epoch` is None.
+
+        Raises:
+            ValueError: An epoch has no feed, feeds have an axis of devices or steps, or steps
+                before the cursor were of another size.
         """
         super().__init__()  # that of PyDataset
-        self._loader, self._names, self._masked = loader, names, masked
+        self._loader, self._names, self._masked = loader, names, loading.masked
         self.steps = check_number("for_keras() of the len(loader)", len(loader), 1)
+        if loading.axes > 1:
+            raise ValueError(
+                "for_keras() needs feeds of [B, ...]: load without pmap=, places=[...] and chunk(k)"
+            )
         first = loader.next_epoch if epoch is None else check_number("for_keras(epoch)", epoch)
-        self.step = self._began = first * self.steps
+        position = EpochPosition.of(at or beginning(first))
+        if position.steps and position.rows != (loading.source.rows or position.rows):
+            raise ValueError(
+                f"for_keras() resumes steps of {position.rows} samples, and here steps have "
+                f"{loading.source.rows}: load with the batch size of that run, or give "
+                "data.callback to fit and no state to the loader."
+            )
+        self.step = self._began = self._first = first * self.steps + position.steps
+        self._resumed = at
         self._pinned, self._looks, self._within = epoch is not None, False, False
         self._of_fit = self.steps  # its steps_per_epoch, once the callback knows it
         self._feeds: Any = None
@@ -78,7 +100,8 @@ class KerasFeeds:
         step, done = self.step, self.step % self.steps
         if self._at != step or (self._pinned and not done):
             until = step - done + self.steps if self._pinned else None
-            self._feeds = self._loader.steps(until, start=step)
+            at = self._resumed if step == self._first else None
+            self._feeds = self._loader.steps(until, at, start=0 if at else step)
         self._at = -1  # which stays if this raises
         batch = self._batch(next(self._feeds))
         self._at = self.step = step + 1
@@ -86,8 +109,8 @@ class KerasFeeds:
 
     def _batch(self, feed: Any) -> tuple[Any, ...]:
         """The named fields, without the rows that a mask hides: Keras would count them."""
-        fields = dict(branches(feed) or {0: feed})
-        mask = fields.popitem()[1] if self._masked else None
+        fields = {**(branches(feed) or {0: feed}), **getattr(feed, "_asdict", dict)()}
+        mask = _popped_mask(fields) if self._masked else None
         try:
             pair = map_tree(fields.__getitem__, self._names[:2])
             weights = map_tree({"mask": mask, **fields}.__getitem__, self._names[2])
@@ -128,6 +151,16 @@ class KerasFeeds:
 
         made = import_module("keras").callbacks.LambdaCallback(on_epoch_begin=begin)
         return made
+
+
+def _popped_mask(fields: dict[Any, Any]) -> Any:
+    """The mask of a feed, by its name or as the last field of a tuple; the others are left."""
+    mask = fields.pop("mask" if "mask" in fields else [*fields][-1])
+    if mask.dtype != bool:
+        raise FeedMismatch(
+            f"for_keras() needs the mask of padded rows, beside {[*fields]}: return it, too."
+        )
+    return mask
 
 
 def keras_feeds(*given: Any) -> KerasFeeds:

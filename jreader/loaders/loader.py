@@ -692,7 +692,8 @@ class DataLoader(Generic[Feed]):
         """Returns the feeds as a `keras.utils.PyDataset`: `fit`, `evaluate` and `predict` take it.
 
         Each epoch of `fit` is the next epoch of the loader, whatever its `shuffle=` says, and with
-        `steps_per_epoch` the next steps. Keras has to run on jax.
+        `steps_per_epoch` the next steps. After `load_state_dict`, the first one is the rest of that
+        epoch. Keras has to run on jax.
 
         >>> import keras
         >>> from jreader import Pipeline, arrays
@@ -727,12 +728,14 @@ class DataLoader(Generic[Feed]):
             ModuleNotFoundError: Keras is not installed.
             RuntimeError: Keras runs on another backend than jax.
             TypeError: The length of the loader is not known: load with `steps_per_epoch`.
-            ValueError: An epoch has no feed.
+            ValueError: An epoch has no feed; feeds have an axis of devices or steps; or the state
+                that `load_state_dict` has set is of steps of another size.
         """
         from jreader.integrations.keras import keras_feeds  # noqa: PLC0415  # only with Keras
 
-        names, masked = (inputs, targets, sample_weight), self._loaded.masked
-        return keras_feeds(self, names, epoch, masked)
+        at = self._run.resumed if epoch is None else None
+        names = inputs, targets, sample_weight
+        return keras_feeds(self, names, epoch, self._loaded, at and sealed(at))
 
     def samples(self, step: int, epoch: int | None = None) -> Samples:
         """Returns which samples a past or future step of an indexed plan sees; it reads nothing.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from itertools import chain, islice
 from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import jax
 import keras_calls
@@ -23,6 +24,12 @@ NUMBERS = np.arange(23, dtype=np.int32)
 LABELS = (NUMBERS * 7 % 5).astype(np.int32)
 
 
+class Masked(NamedTuple):
+    mask: Any
+    x: Any
+    y: Any
+
+
 def rows_of(plan="arrays"):
     if plan == "arrays":
         return Pipeline(arrays(x=NUMBERS, y=LABELS)).shuffle(seed=3)
@@ -30,8 +37,8 @@ def rows_of(plan="arrays"):
     return stream.epochs()
 
 
-def fed(loader, names=("x", None, None), epoch=None):
-    return KerasFeeds(loader, names, epoch, loader._loaded.masked)
+def fed(loader, names=("x", None, None), epoch=None, at=None):
+    return KerasFeeds(loader, names, epoch, loader._loaded, at)
 
 
 def numbers(epochs):
@@ -109,6 +116,42 @@ class TestOrder:
         loader = rows_of().batch(4).load()
         loader.next_epoch = 3
         assert flat(fit(fed(loader))) == [feed["x"].tolist() for feed in loader.epoch(3)]
+
+    @pytest.mark.parametrize("plan", ["arrays", "stream"])
+    @pytest.mark.parametrize("built", [False, True])
+    def test_the_first_epoch_is_the_rest_of_the_one_that_a_cursor_is_of(self, plan, built):
+        loader = rows_of(plan).batch(4).load(steps_per_epoch=5)
+        feeds = loader.steps()
+        for step in range(1, 12):
+            next(feeds)
+            seen = fit(fed(loader, at=feeds.cursor), epochs=2, built=built)
+            assert [len(epoch) for epoch in seen] == [5 - step % 5, 5]
+            assert flat(seen) == stream(loader, 30)[step:][: 10 - step % 5]
+
+    def test_a_cursor_leads_to_the_order_that_its_pass_drew(self):
+        loader = Pipeline(arrays(x=NUMBERS)).shuffle().batch(4).load()
+        feeds = loader.epoch(0)
+        first = next(feeds)["x"].tolist()
+        seen = [first, *numbers(fit(fed(loader, at=feeds.cursor)))[0]]
+        assert seen[1:] == [feed["x"].tolist() for feed in feeds]
+
+    def test_validation_begins_where_the_cursor_is_each_time(self):
+        loader = rows_of().batch(4).load()
+        feeds = loader.epoch(2)
+        next(feeds)
+        data = fed(loader, at=feeds.cursor)
+        first, *others = numbers(validations(data, 3, built=False))
+        assert others == [first, first] == [[feed["x"].tolist() for feed in feeds]] * 2
+
+    def test_a_cursor_of_another_batch_size_is_refused_in_the_middle_of_an_epoch(self):
+        feeds = rows_of().batch(4).load().steps()
+        next(feeds)
+        loader = rows_of().batch(2).load()
+        with pytest.raises(
+            ValueError, match="resumes steps of 4 samples, and here steps have 2: load"
+        ):
+            fed(loader, at=feeds.cursor)
+        assert fed(loader, at=loader.epoch(1).cursor).step == 0
 
     def test_it_reads_nothing_before_keras_asks(self):
         read = []
@@ -194,6 +237,23 @@ class TestBatches:
         loader = rows_of().batch(8).load(last=last)
         assert len(fed(loader, ("x", "y", "mask"))[0]) == 2
 
+    @pytest.mark.parametrize("into", [Masked, lambda mask, x, y: {"mask": mask, "x": x, "y": y}])
+    def test_the_mask_is_found_by_its_name(self, keras, into):
+        loader = rows_of().batch(8).load(last="pad", into=into)
+        (epoch,) = validations(fed(loader, ("x", None, None), epoch=0))
+        assert sorted(np.concatenate([x for (x,) in epoch]).tolist()) == NUMBERS.tolist()
+
+    def test_the_mask_is_not_taken_for_a_field_that_a_device_function_sorts_behind_it(self, keras):
+        loader = rows_of().batch(8).load(last="pad").on_device(dict)
+        (epoch,) = validations(fed(loader, epoch=0))
+        assert sorted(np.concatenate([x for (x,) in epoch]).tolist()) == NUMBERS.tolist()
+
+    @pytest.mark.parametrize("kept", [lambda feed: {"x": feed["x"]}, lambda feed: (feed["x"],)])
+    def test_a_device_function_has_to_keep_the_mask(self, kept):
+        loader = rows_of().batch(8).load(last="pad").on_device(kept)
+        with pytest.raises(FeedMismatch, match="needs the mask of padded rows, beside "):
+            fed(loader, (0, None, None))[0]
+
     def test_the_mask_is_neither_input_nor_target(self):
         loader = Pipeline(arrays((NUMBERS,))).batch(8).load(last="pad")
         with pytest.raises(FeedMismatch, match=r"names 1, and the fields are \[0\]"):
@@ -246,6 +306,22 @@ class TestForKeras:
     def test_it_needs_a_length(self):
         with pytest.raises(TypeError, match="give steps_per_epoch"):
             rows_of("stream").batch(4).load().for_keras("x")
+
+    def test_it_goes_on_from_the_state_that_the_loader_was_given(self):
+        loader = rows_of().batch(4).load()
+        feeds = iter(loader)
+        next(feeds)
+        other = rows_of().batch(4).load()
+        other.load_state_dict(feeds.cursor)
+        assert flat(fit(other.for_keras("x", None))) == [feed["x"].tolist() for feed in feeds]
+        assert other.for_keras("x", None, epoch=0).step == 0
+
+    @pytest.mark.parametrize("option", ["chunk", "pmap"])
+    def test_feeds_with_more_axes_are_refused(self, option):
+        pmap = jax.devices()[:2] if option == "pmap" else None
+        loader = rows_of().batch(4).load(pmap=pmap)
+        with pytest.raises(ValueError, match=r"needs feeds of \[B, ...\]: load without"):
+            (loader.chunk(2) if option == "chunk" else loader).for_keras("x")
 
     def test_a_loader_without_feeds_is_an_error(self):
         with pytest.raises(ValueError, match="at least 1"):
