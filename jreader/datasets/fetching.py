@@ -19,7 +19,7 @@ from jreader.readers.nodes import plane_of
 from jreader.readers.overrides import stands_for
 from jreader.readers.protected import protected
 from jreader.readers.refills import watched
-from jreader.readers.streams_with_state import is_declared_stream
+from jreader.readers.streams_with_state import is_declared_stream, kinds_of_grain
 from jreader.sources.columns import Table
 from jreader.sources.random_access import check_getitem, is_first_batch, refuse_absent, source
 
@@ -165,6 +165,8 @@ def _instead_of(dataset: object) -> str | None:
         return ". For a reader use Pipeline(reader).batch(batch_size).load()"
     if hasattr(dataset, "__next__"):
         return f": it can be read only once. Give list({type(dataset).__name__}), or a Dataset"
+    if "MapDataset" in kinds_of_grain(dataset):  # whose indices go on through its epochs
+        return ". For the epochs of Grain, type Pipeline(dataset).batch(batch_size).load()"
     if isinstance(dataset, dict):
         return ": for columns by name, give jreader.arrays(**columns)"
     return None if by_index and hasattr(dataset, "__len__") else ""
