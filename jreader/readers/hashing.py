@@ -40,6 +40,7 @@ from jreader.readers.bytecode import attributes_read, globals_read, instructions
 from jreader.readers.excerpts import SAMPLED, some_bytes, some_rows, some_text, spread
 from jreader.readers.hidden_state import hidden_state
 from jreader.readers.ragged import Ragged
+from jreader.readers.streams_with_state import kinds_of_grain
 
 _MOST = 2000  # values of one hash
 _DEEP = 64  # values inside one another: Python's own limit depends on who asks
@@ -73,6 +74,7 @@ _NAMED = {  # modules that have another name since cursors of this format were f
     "jreader.workers.processes.reader_processes": "jreader.workers.processes.reading",
 }
 _RENAMED_OPS = {"jreader.batches.windows_and_groups.sliding_window": "window"}  # likewise
+_CHANGING = ("made_at", "has_child", "_transform_name")  # Grain sets the latter as it reads
 _UNKEPT = {"__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__firstlineno__"}
 
 
@@ -290,9 +292,10 @@ class _Walk:
         library = _of_library(_file(kind))
         if not library:
             yield self.of(kind)
+        private = library and not kinds_of_grain(value) & {"MapDataset", "IterDataset"}
         for name, part in sorted(_attributes_of(value).items()):
             made = isinstance(getattr(kind, name, None), functools.cached_property)
-            if name != "made_at" and not made and not (library and name.startswith("_")):
+            if name not in _CHANGING and not made and not (private and name.startswith("_")):
                 yield [name, self.of(part)]
 
 

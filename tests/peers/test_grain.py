@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from itertools import chain, combinations, product
 
 import numpy as np
@@ -295,6 +296,22 @@ class TestTheRealOne:
         assert [feed.tolist() for feed in loader.epoch(2, at=again)] == [every[25:30]]
         shares = [list(Pipeline(dealt).shuffle(seed=1).shard(2, index)) for index in range(2)]
         assert sorted(shares[0] + shares[1]) == sorted(every[:10])
+
+    @pytest.mark.parametrize("streamed", [False, True])
+    def test_a_cursor_knows_what_a_plan_of_theirs_is_made_of(self, ten, streamed):
+        def loader(seed=3, data=ten, add=1):
+            plan = data.seed(seed).shuffle().map(lambda n: n + add)
+            return Pipeline(plan.to_iter_dataset() if streamed else plan).batch(2).load()
+
+        feeds = loader().epoch(0)
+        next(feeds)
+        cursor, rest = feeds.cursor, [feed.tolist() for feed in feeds]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)
+            assert [feed.tolist() for feed in loader().epoch(0, at=cursor)] == rest
+        for changed in ({"seed": 4}, {"add": 2}, {"data": ten.map(abs)}):
+            with pytest.warns(UserWarning, match="data of this pipeline are not what they were"):
+                loader(**changed).epoch(0, at=cursor)
 
     def test_what_their_filter_drops_is_an_error_by_index_and_left_out_of_a_stream(self, ten):
         odd = ten.filter(lambda n: n % 2)
