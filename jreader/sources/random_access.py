@@ -49,6 +49,13 @@ def _checked_data(_call: str, data: Any) -> Any:
     return data
 
 
+_ALL_EPOCHS = 1 << 48  # rows of a `MapDataset`, so few that those of many sources stay in 64 bits
+_FILTERED = (
+    "source(data) got None for row {} of a {}, which a filter of Grain dropped: type "
+    "Pipeline(data.to_iter_dataset()), or .filter(fn) of jreader in place of that filter."
+)
+
+
 @op
 class source(Table[Any]):
     """A reader of the samples `data[0]`, `data[1]`, ... of any object that has indices.
@@ -133,15 +140,13 @@ class _Items(Column):
         if hasattr(self.data, "iloc") and not hasattr(self.data, "columns"):
             # a series of pandas, whose [] takes labels; its rows are found by their position
             self.found = self.data.to_numpy() if self.batched else self.data.iloc
-        elif node.epoch is not None:
-            self.found = _Unfiltered(self.data)
         self.rising = False  # whether `data` accepts only increasing indices
         asks = getattr(type(node.data), "__getitem__", None)
         self.asks_users_class = isinstance(asks, FunctionType) and not (self.batched or self.holds)
 
     def __len__(self) -> int:
         if self.node.epoch is not None:
-            return ENDLESS
+            return _ALL_EPOCHS
         try:
             return len(self.data) if hasattr(self.data, "__len__") else int(self.data.shape[0])
         except StopIteration as stopped:  # which would end the loop that asks, without a word
@@ -170,9 +175,10 @@ class _Items(Column):
                     sample = self.found[row]
                 except Exception as error:
                     located(error, self.node)
-                    if self.node.epoch is None:
-                        refuse_absent(self.data, [row], error)
+                    refuse_absent(self, [row], error)
                     raise
+                if sample is None and self.node.epoch is not None:
+                    raise ReaderError(_FILTERED.format(row, type(self.data).__name__))
                 yield protected(sample) if self.holds else sample
             return
         yield from super().each(rows)
@@ -182,7 +188,7 @@ class _Items(Column):
             given = self._asked(rows)
         except Exception as error:
             located(error, self.node)
-            refuse_absent(self.data, rows.tolist(), error)
+            refuse_absent(self, rows.tolist(), error)
             raise
         samples = _as_samples(given, self.data)
         if len(samples) != len(rows):
@@ -216,23 +222,6 @@ class _Items(Column):
         if len(once) == len(rows) and (which[1:] > which[:-1]).all():
             return given
         return each_column(lambda column: _picked(column, which), given)
-
-
-class _Unfiltered:
-    """The samples of a `MapDataset`; a row that a filter of Grain has left empty is an error."""
-
-    def __init__(self, data: Any) -> None:
-        self.data = data
-
-    def __getitem__(self, row: int) -> Any:
-        sample = self.data[row]
-        if sample is None:
-            raise ReaderError(
-                f"source(data) got None for row {row} of a {type(self.data).__name__}, whose len() "
-                "counts what a filter of Grain drops: type Pipeline(data.to_iter_dataset()), which "
-                "goes without, or .filter(fn) of jreader in place of that filter."
-            )
-        return sample
 
 
 def _as_samples(given: Any, data: Any) -> Sequence[Any]:

@@ -7,7 +7,17 @@ import json
 import numpy as np
 import pytest
 
-from jreader import Pipeline, ReaderError, arrays, as_function, at_epoch, source
+from jreader import (
+    DataLoader,
+    Pipeline,
+    ReaderError,
+    arrays,
+    as_function,
+    at_epoch,
+    chain,
+    interleave,
+    source,
+)
 
 differs = pytest.mark.differs
 
@@ -113,6 +123,18 @@ class TestMapDataset:
         assert shares == [[0, 2, 4, 6, 8], [1, 3, 5, 7, 9]]
         assert pipeline.batch(5).load().samples(1, 2).rows.tolist() == [25, 26, 27, 28, 29]
 
+    @pytest.mark.parametrize("join", [chain, interleave])
+    def test_several_in_one_plan_are_each_in_that_epoch(self, join):
+        loader = Pipeline(join(*[Pipeline(MapDataset())] * 3)).shuffle(seed=1).batch(10).load()
+        for epoch in (0, 1, 7):
+            seen = np.ravel([feed.tolist() for feed in loader.epoch(epoch)]).tolist()
+            assert sorted(seen) == sorted([100 * epoch + n for n in range(10)] * 3)
+
+    def test_a_loader_of_one_order_refuses_it(self):
+        for made in (DataLoader, lambda data: DataLoader(data, shuffle=True, seed=0)):
+            with pytest.raises(TypeError, match=r"For the epochs of Grain, type Pipeline\(dataset"):
+                made(MapDataset())
+
     @differs
     def test_what_a_filter_of_grain_drops_is_an_error_that_says_what_to_type(self):
         sparse = MapDataset(keep=lambda n: n != 3)
@@ -162,6 +184,15 @@ class TestIterDataset:
             resumed = Pipeline(again).batch(2).load(capacity=0).epoch(0, at=cursor)
             assert [feed.tolist() for feed in resumed] == seen[done:]
             assert again.numbers.read == [*range(2 * done + 1, 13)]
+
+    def test_what_grain_notes_while_it_reads_is_no_change_of_the_data(self, recwarn):
+        data = IterDataset(Numbers(range(12)))
+        data.has_child = False
+        feeds = Pipeline(data).batch(2).load().epoch(0)
+        next(feeds)
+        data.has_child = True
+        assert len([*Pipeline(data).batch(2).load().epoch(0, at=feeds.cursor)]) == 5
+        assert not recwarn
 
     def test_each_epoch_reads_it_from_its_beginning(self):
         data = IterDataset(Numbers(range(3)))
