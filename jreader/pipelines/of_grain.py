@@ -33,10 +33,11 @@ def through(pipeline: Pipeline[Any], transform: Any, options: dict[str, Any]) ->
     Raises:
         TypeError: It is no transform of Grain.
     """
+    numbers = source(range(1 << 62))  # of the samples of an epoch
     ops = {
         "Map": ("map", pipeline.map_batches if gives_batches(pipeline) else pipeline.map),
         "RandomMap": ("random_map", partial(pipeline.map, rng=True)),
-        "MapWithIndex": ("map_with_index", partial(_with_index, pipeline)),
+        "MapWithIndex": ("map_with_index", lambda fn: map_readers(fn, numbers, pipeline)),
         "Filter": ("filter", pipeline.filter),
         "FlatMap": ("flat_map", pipeline.flat_map),
         "Batch": ("batch_fn", partial(_batched, pipeline, transform)),
@@ -47,11 +48,6 @@ def through(pipeline: Pipeline[Any], transform: Any, options: dict[str, Any]) ->
         f"pipe(op, ...) needs an op, a function of a reader, or a transform of Grain, not "
         f"{described(transform)}."
     )
-
-
-def _with_index(pipeline: Pipeline[Any], fn: Any) -> Reader[Any]:
-    """`fn` of the index of each sample in its epoch, and the sample."""
-    return map_readers(fn, source(range(1 << 62)), pipeline)
 
 
 def _batched(pipeline: Pipeline[Any], transform: Any, fn: Any) -> Reader[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 from jreader.errors import NotResumable, warn
 from jreader.orders import STREAM_VERSION
@@ -164,9 +164,7 @@ def checked(cursor: Any) -> Cursor:
             f"not match its check, {cursor['check']!r}. Give one whole cursor, as feeds.cursor or "
             "loader.state_dict() gave it; it may have been through JSON."
         )
-    known: Any = {name: cursor[name] for name in Cursor.__annotations__}
-    read: Cursor = known
-    return read
+    return cast("Cursor", {name: cursor[name] for name in Cursor.__annotations__})
 
 
 def _check_of(cursor: Any) -> str:
@@ -277,6 +275,10 @@ _CHANGES = {
 
 
 _ABOVE = f"{READER}~"
+_OTHER_LAYOUTS = (
+    ": lengths of samples, or names or sizes of files, from which an order follows, were {1}, and "
+    "here they are {2}"
+)
 
 
 def check_plan(written: Plan, plan: Plan, *, grows: bool = False) -> None:
@@ -296,13 +298,14 @@ def check_plan(written: Plan, plan: Plan, *, grows: bool = False) -> None:
     but = FOUND if grows else HISTORY
     lines = (_lines_of_order(each, but) for each in (written, plan))
     ops, here, same, readers = _by_reader(*lines)
-    _refuse_other_lines(ops, here)
+    _refuse_other_lines(ops, here, ", whose line {} is {}; here it is {}")
     if same and (several := swapped(written["members"], plan["members"])):
         raise NotResumable(
             f"this cursor is of another plan: the members of {several} come in another order here. "
             f"{_ANEW}"
         )
-    _refuse_other_layouts(written, plan)
+    layouts = written.get("layouts", plan["layouts"])  # older cursors have none
+    _refuse_other_lines(layouts, plan["layouts"], _OTHER_LAYOUTS)
     if same:
         _warn_of_changes(written, plan, found=any(line.startswith(FOUND) for line in ops))
     elif any(readers.values()):
@@ -310,24 +313,11 @@ def check_plan(written: Plan, plan: Plan, *, grows: bool = False) -> None:
         warn(f"this run resumes with other readers in its mix: {'; '.join(changes)}.")
 
 
-def _refuse_other_lines(ops: list[str], here: list[str]) -> None:
-    """Raises if a line of a cursor that orders or counts samples is not that of the plan."""
-    if ops != here:
-        number, before, now = difference(ops, here)
-        raise NotResumable(
-            f"this cursor is of another plan, whose line {number} is {before}; here it is {now}. "
-            f"{_ANEW}"
-        )
-
-
-def _refuse_other_layouts(written: Plan, plan: Plan) -> None:
-    """Raises if an order follows from lengths, names or sizes that are not those of the plan."""
-    if "layouts" in written and written["layouts"] != plan["layouts"]:
-        _, before, now = difference(written["layouts"], plan["layouts"])
-        raise NotResumable(
-            f"this cursor is of another plan: lengths of samples, or names or sizes of files, from "
-            f"which an order follows, were {before}, and here they are {now}. {_ANEW}"
-        )
+def _refuse_other_lines(written: list[str], lines: list[str], says: str) -> None:
+    """Raises if lines of a cursor that order or count samples are not those of the plan."""
+    if written != lines:
+        said = says.format(*difference(written, lines))
+        raise NotResumable(f"this cursor is of another plan{said}. {_ANEW}")
 
 
 def _by_reader(
