@@ -109,7 +109,10 @@ class KerasFeeds:
 
     def _batch(self, feed: Any) -> tuple[Any, ...]:
         """The named fields, without the rows that a mask hides: Keras would count them."""
-        fields = {**(branches(feed) or {0: feed}), **getattr(feed, "_asdict", dict)()}
+        fields: dict[Any, Any] = {
+            **(branches(feed) or {0: feed}),
+            **getattr(feed, "_asdict", dict)(),
+        }
         mask = _popped_mask(fields) if self._masked else None
         try:
             pair = map_tree(fields.__getitem__, self._names[:2])
