@@ -5,7 +5,7 @@ import signal
 import tarfile
 import threading
 from copy import deepcopy
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from typing import get_args
 
@@ -613,9 +613,10 @@ def script(folder, form, last=None):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("before", [False, True])
 @pytest.mark.parametrize(
-    "form", ["arrayrecord", "megatron", "npy", "parquet", "tar"], indirect=True
+    ("form", "before"),
+    [*product(["arrayrecord", "npy", "parquet", "tar"], [False, True]), ("megatron", False)],
+    indirect=["form"],
 )
 def test_a_program_that_is_killed_at_any_moment_leaves_what_there_was(tmp_path, form, before):
     folder = tmp_path / "x"
@@ -698,6 +699,9 @@ except OSError as error:
 """
 
 
+@pytest.mark.parametrize(
+    "form", ["arrayrecord", "arrow", "megatron", "npy", "tar"], indirect=True
+)  # one of those that are written alike
 def test_a_full_disk_is_an_error_that_says_so(tmp_path, form):
     text = FULL % (str(tmp_path / "x"), form)
     with program(text.replace("ENCODE", options_of_script(form))) as running:
