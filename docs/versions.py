@@ -7,6 +7,7 @@ their pages fill a menu; and a page that leads to the newest release.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,7 +36,8 @@ def build(tree: Path, out: Path, *options: str) -> None:
 
 def main(out: Path) -> None:
     """Builds them all, the newest release first."""
-    names = [*run("git", "tag", "--list", "v*", "--sort=-v:refname").split(), "dev"]
+    tags = run("git", "-c", "versionsort.suffix=rc", "tag", "--list", "v*", "--sort=-v:refname")
+    names = [*tags.split(), "dev"]  # a candidate comes after its release
     build(ROOT, out / "dev", "-W", "--keep-going")
     for tag in names[:-1]:
         with tempfile.TemporaryDirectory() as folder:
@@ -45,6 +47,7 @@ def main(out: Path) -> None:
                 build(tree, out / tag)
             finally:
                 run("git", "worktree", "remove", "--force", tree)
+    shutil.rmtree(out / "jupyter_execute", ignore_errors=True)  # notebooks, as MyST-NB reads them
     (out / "versions.json").write_text(json.dumps(names))
     (out / "index.html").write_text(LEADS_ON.format(names[0]))
 
