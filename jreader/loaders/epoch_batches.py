@@ -109,9 +109,8 @@ def _copied_where_shared(loading: Loading, source: Source, batches: Reader[Any])
         # or while a device reads them
         return map_readers(copied, batches)
     if loading.placement.hosts and _may_be_kept(batches):
-        return map_readers(
-            _in_own_memory, batches
-        )  # so that writing to a feed changes nothing else
+        # so that writing to a feed changes nothing else
+        return map_readers(_in_own_memory, batches)
     return batches
 
 

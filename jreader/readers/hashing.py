@@ -74,7 +74,7 @@ _NAMED = {  # modules that have another name since cursors of this format were f
     "jreader.workers.processes.reader_processes": "jreader.workers.processes.reading",
 }
 _RENAMED_OPS = {"jreader.batches.windows_and_groups.sliding_window": "window"}  # likewise
-_CHANGING = ("made_at", "has_child", "_transform_name")  # Grain sets the latter as it reads
+_NOTES = ("has_child", "_transform_name")  # what Grain notes in its data as it reads them
 _UNKEPT = {"__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__firstlineno__"}
 
 
@@ -292,10 +292,12 @@ class _Walk:
         library = _of_library(_file(kind))
         if not library:
             yield self.of(kind)
-        private = library and not kinds_of_grain(value) & {"MapDataset", "IterDataset"}
+        of_grain = kinds_of_grain(value) & {"MapDataset", "IterDataset"}
+        left = _NOTES if of_grain else ("made_at",)
+        private = library and not of_grain
         for name, part in sorted(_attributes_of(value).items()):
             made = isinstance(getattr(kind, name, None), functools.cached_property)
-            if name not in _CHANGING and not made and not (private and name.startswith("_")):
+            if name not in left and not made and not (private and name.startswith("_")):
                 yield [name, self.of(part)]
 
 

@@ -50,6 +50,10 @@ class Dealt(MapDataset):
     """A class of a user's that extends one of Grain."""
 
 
+def mapped(fn):
+    return Pipeline(arrays([*range(8)])).map(fn).batch(2).load()
+
+
 class Feed:
     def __init__(self, numbers, in_bytes):
         self.numbers, self.in_bytes, self.done = numbers, in_bytes, 0
@@ -193,6 +197,19 @@ class TestIterDataset:
         data.has_child = True
         assert len([*Pipeline(data).batch(2).load().epoch(0, at=feeds.cursor)]) == 5
         assert not recwarn
+
+    def test_a_change_of_an_attribute_of_that_name_is_told_of_others(self):
+        class Signed:
+            def __init__(self, has_child):
+                self.has_child = has_child
+
+            def __call__(self, number):
+                return number if self.has_child else -number
+
+        feeds = mapped(Signed(has_child=True)).epoch(0)
+        next(feeds)
+        with pytest.warns(UserWarning, match="not what it was"):
+            list(mapped(Signed(has_child=False)).epoch(0, at=feeds.cursor))
 
     def test_each_epoch_reads_it_from_its_beginning(self):
         data = IterDataset(Numbers(range(3)))
