@@ -151,9 +151,11 @@ def state_in(text: str) -> Any:
 
 
 def _written(leaf: Any) -> Any:
-    """A leaf as a literal: an array is a set, as nothing else is."""
-    if type(leaf) in (bool, int, float, str, bytes):
+    """A leaf as a literal. Arrays, and floats (inf has no literal), are sets: nothing else is."""
+    if type(leaf) in (bool, int, str, bytes):
         return leaf
+    if type(leaf) is float:
+        return {repr(leaf)}
     array, ours = np.asarray(array_of(leaf)), isinstance(leaf, (np.ndarray, np.generic))
     if array.dtype.kind not in "biufc":
         raise NotResumable(
@@ -166,6 +168,9 @@ def _written(leaf: Any) -> Any:
 def _leaf_in(leaf: Any) -> Any:
     if not isinstance(leaf, set):
         return leaf
-    ((ours, dtype, shape, data),) = leaf
+    (kept,) = leaf
+    if isinstance(kept, str):
+        return float(kept)
+    ours, dtype, shape, data = kept
     array = np.frombuffer(bytes.fromhex(data), dtype).reshape(shape).copy()
     return array if ours else sys.modules["torch"].from_numpy(array)

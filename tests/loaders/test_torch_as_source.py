@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import multiprocessing
 import re
 import sys
@@ -203,6 +204,12 @@ def test_states_come_back_as_they_were(state):
 def test_a_state_that_no_cursor_holds_is_refused():
     with pytest.raises(NotResumable, match="the state of a loader holds <object object"):
         state_text({"rng": object()})
+
+
+def test_a_state_may_have_numbers_that_no_literal_writes():
+    told = state_in(state_text({"best": -math.inf, "loss": math.nan}))
+    assert told["best"] == -math.inf
+    assert math.isnan(told["loss"])
 
 
 class Numbered:
