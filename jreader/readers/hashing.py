@@ -292,12 +292,11 @@ class _Walk:
         library = _of_library(_file(kind))
         if not library:
             yield self.of(kind)
-        of_grain = kinds_of_grain(value) & {"MapDataset", "IterDataset"}
-        left = _NOTES if of_grain else ("made_at",)
-        private = library and not of_grain
+        of_grain = not {"MapDataset", "IterDataset"}.isdisjoint(kinds_of_grain(value))
+        private, left_out = library and not of_grain, ("made_at", *_NOTES * of_grain)
         for name, part in sorted(_attributes_of(value).items()):
             made = isinstance(getattr(kind, name, None), functools.cached_property)
-            if name not in left and not made and not (private and name.startswith("_")):
+            if name not in left_out and not made and not (private and name.startswith("_")):
                 yield [name, self.of(part)]
 
 
