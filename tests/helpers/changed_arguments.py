@@ -27,7 +27,7 @@ from videos import encode
 import jreader
 from jreader import Pipeline, Store, arrays
 
-REFUSED, WARNED, GOES_ON = "refused", "**warned**", "goes on"
+REFUSED, WARNED, ALLOWED = "refused", "**warned**", "allowed"
 
 ROWS = 48
 LENGTHS = [3, 1, 4, 1, 5, 2] * 8
@@ -210,7 +210,7 @@ class Later:
 
 
 STORE = (None, Later(lambda: Store("kept")))
-BLOCK = (GOES_ON, (None, "4MB"))
+BLOCK = (ALLOWED, (None, "4MB"))
 
 
 def chats():
@@ -251,7 +251,7 @@ def bucketed(reader=documents, bounds=(6,), seed=0, **options):
 CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
     "arrayrecord": (
         of_files(jreader.arrayrecord, "array_record", write_arrayrecord),
-        {"paths": paths("array_record"), "store": (GOES_ON, STORE)},
+        {"paths": paths("array_record"), "store": (ALLOWED, STORE)},
     ),
     "arrays": (
         lambda columns=(), named=(): arrays(*columns, **dict(named)),
@@ -266,7 +266,7 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
             "paths": paths("arrow"),
             "columns": (REFUSED, (["n"], ["m"])),
             "nulls": (REFUSED, ({"n": 0}, {"n": 1})),
-            "store": (GOES_ON, STORE),
+            "store": (ALLOWED, STORE),
         },
     ),
     "batch": (
@@ -275,8 +275,8 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
         ),
         {
             "reader": (REFUSED, (rows, documents)),
-            "batch_size": (GOES_ON, (4, 8)),
-            "drop_last": (GOES_ON, (True, False)),
+            "batch_size": (ALLOWED, (4, 8)),
+            "drop_last": (ALLOWED, (True, False)),
         },
     ),
     "bucket": (
@@ -293,16 +293,16 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
             "divisible_by": (REFUSED, (1, 2)),
             "drop_last": (REFUSED, (None, True)),
             "seed": (REFUSED, (0, 1)),
-            "multiple_of": (GOES_ON, (None, 6)),
+            "multiple_of": (ALLOWED, (None, 6)),
         },
     ),
     "buffered": (
         of_op(jreader.buffered, size=2),
-        {"reader": (WARNED, NEW), "size": (GOES_ON, (2, 5))},
+        {"reader": (WARNED, NEW), "size": (ALLOWED, (2, 5))},
     ),
     "cache": (
         of_op(jreader.cache),
-        {"reader": (WARNED, NEW), "path": (GOES_ON, (None, "cached"))},
+        {"reader": (WARNED, NEW), "path": (ALLOWED, (None, "cached"))},
     ),
     "chain": (
         lambda readers=(numbers, others): jreader.chain(*readers),
@@ -319,9 +319,9 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
             "turns": (WARNED, ("all", "last")),
             "tool_calls": (WARNED, (True, False)),
             "variables": (WARNED, ({"a": 1}, {"a": 2})),
-            "threads": (GOES_ON, (0, 2)),
-            "processes": (GOES_ON, (0, 2)),
-            "on_error": (GOES_ON, ("raise", "skip")),
+            "threads": (ALLOWED, (0, 2)),
+            "processes": (ALLOWED, (0, 2)),
+            "on_error": (ALLOWED, ("raise", "skip")),
         },
     ),
     "compose": (
@@ -340,7 +340,7 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
             "types": (REFUSED, (None, {"n": "float32"})),
             "delimiter": (REFUSED, (",", ";")),
             "header": (REFUSED, (True, ["n", "m"])),
-            "store": (GOES_ON, STORE),
+            "store": (ALLOWED, STORE),
         },
     ),
     "audio": (
@@ -353,7 +353,7 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
             "paths": paths("wav"),
             "rate": (REFUSED, (8000, 16000)),
             "mono": (WARNED, (True, False)),
-            "store": (GOES_ON, STORE),
+            "store": (ALLOWED, STORE),
         },
     ),
     "epochs": (
@@ -374,7 +374,7 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
     ),
     "idx": (
         of_files(lambda paths, **options: jreader.idx(*paths, **options), "idx", write_idx),
-        {"paths": paths("idx"), "store": (GOES_ON, STORE), "block": BLOCK},
+        {"paths": paths("idx"), "store": (ALLOWED, STORE), "block": BLOCK},
     ),
     "image_folder": (
         lambda path="train", **options: Pipeline(
@@ -384,7 +384,7 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
             "path": (REFUSED, ("train", "test")),
             "skip": (REFUSED, ((), (".txt",))),
             "with_paths": (REFUSED, (False, True)),
-            "store": (GOES_ON, STORE),
+            "store": (ALLOWED, STORE),
         },
     ),
     "interleave": (
@@ -397,7 +397,7 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
     ),
     "jsonl": (
         of_files(lambda paths, **options: jreader.jsonl(*paths, **options), "jsonl", write_lines),
-        {"paths": paths("jsonl"), "store": (GOES_ON, STORE), "block": BLOCK},
+        {"paths": paths("jsonl"), "store": (ALLOWED, STORE), "block": BLOCK},
     ),
     "map_batches": (
         lambda fn=scaled, reader=rows, **options: fed(
@@ -407,8 +407,8 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
             "fn": (WARNED, (scaled, doubled)),
             "reader": (REFUSED, (rows, documents)),
             "stacked": (WARNED, (True, False)),
-            "threads": (GOES_ON, (0, 2)),
-            "processes": (GOES_ON, (0, 2)),
+            "threads": (ALLOWED, (0, 2)),
+            "processes": (ALLOWED, (0, 2)),
         },
     ),
     "group_by": (
@@ -427,16 +427,16 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
         {
             "fn": (WARNED, (doubled, one)),
             "reader": (WARNED, NEW),
-            "threads": (GOES_ON, (0, 2)),
-            "processes": (GOES_ON, (0, 2)),
-            "executor": (GOES_ON, (None, Later(lambda: ThreadPoolExecutor(1)))),
-            "concurrency": (GOES_ON, (1, 2)),
-            "window": (GOES_ON, (None, 9)),
-            "timeout": (GOES_ON, (0, 60)),
+            "threads": (ALLOWED, (0, 2)),
+            "processes": (ALLOWED, (0, 2)),
+            "executor": (ALLOWED, (None, Later(lambda: ThreadPoolExecutor(1)))),
+            "concurrency": (ALLOWED, (1, 2)),
+            "window": (ALLOWED, (None, 9)),
+            "timeout": (ALLOWED, (0, 60)),
             "rng": (REFUSED, (False, True)),
             "seed": (REFUSED, (0, 1)),
-            "on_error": (GOES_ON, ("raise", "skip")),
-            "max_errors": (GOES_ON, (100, 9)),
+            "on_error": (ALLOWED, ("raise", "skip")),
+            "max_errors": (ALLOWED, (100, 9)),
         },
     ),
     "mds": (
@@ -445,7 +445,7 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
             # shards of one content have one name in every folder: they are the same data
             "paths": (REFUSED, (("a.mds",), ("a.mds", "b.mds"))),
             "columns": (REFUSED, ("n", "m")),
-            "store": (GOES_ON, STORE),
+            "store": (ALLOWED, STORE),
         },
     ),
     "mix": (
@@ -457,12 +457,12 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
         ),
         {
             "readers": (REFUSED, (NEW, NEW[::-1])),
-            "weights": (GOES_ON, ((1, 1), (1, 2))),
-            "temperature": (GOES_ON, (None, 2.0)),
+            "weights": (ALLOWED, ((1, 1), (1, 2))),
+            "temperature": (ALLOWED, (None, 2.0)),
             "seed": (REFUSED, (0, 1)),
             "stop": (REFUSED, ("first", "all")),
-            "at": (GOES_ON, (None, {20: (1, 2)})),
-            "source": (GOES_ON, (None, "of")),
+            "at": (ALLOWED, (None, {20: (1, 2)})),
+            "source": (ALLOWED, (None, "of")),
         },
     ),
     "mnist_json": (
@@ -475,13 +475,13 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
         lambda readers=(numbers,), **options: jreader.multiprocess_reader(list(readers), **options),
         {
             "readers": (WARNED, ((numbers,), (others,))),
-            "use_pipe": (GOES_ON, (True, False)),
-            "queue_size": (GOES_ON, (1000, 9)),
+            "use_pipe": (ALLOWED, (True, False)),
+            "queue_size": (ALLOWED, (1000, 9)),
         },
     ),
     "npy": (
         of_files(lambda paths, **options: jreader.npy(*paths, **options), "npy", np.save),
-        {"paths": paths("npy"), "store": (GOES_ON, STORE), "block": BLOCK},
+        {"paths": paths("npy"), "store": (ALLOWED, STORE), "block": BLOCK},
     ),
     "npz": (
         lambda path="a.npz", names=("n",): Pipeline(
@@ -518,8 +518,8 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
                     lambda: jreader.ragged(-np.arange(sum(LENGTHS)), np.cumsum([0, *LENGTHS])),
                 ),
             ),
-            "batch_size": (GOES_ON, (4, 8)),
-            "drop_last": (GOES_ON, (True, False)),
+            "batch_size": (ALLOWED, (4, 8)),
+            "drop_last": (ALLOWED, (True, False)),
             "to": (WARNED, ("longest", [8])),
             "multiple_of": (WARNED, (None, 8)),
             "pad": (WARNED, (0, 1)),
@@ -536,7 +536,7 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
             "paths": paths("parquet"),
             "columns": (REFUSED, (["n"], ["m"])),
             "nulls": (REFUSED, ({"n": 0}, {"n": 1})),
-            "store": (GOES_ON, STORE),
+            "store": (ALLOWED, STORE),
         },
     ),
     "ragged": (
@@ -570,8 +570,8 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
         ),
         {
             "reader": (REFUSED, (rows, documents)),
-            "batch_size": (GOES_ON, (4, 8)),
-            "drop_last": (GOES_ON, (True, False)),
+            "batch_size": (ALLOWED, (4, 8)),
+            "drop_last": (ALLOWED, (True, False)),
         },
     ),
     "shard": (
@@ -611,7 +611,7 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
         of_files(jreader.tar, "tar", write_tar),
         {
             "paths": paths("tar"),
-            "store": (GOES_ON, STORE),
+            "store": (ALLOWED, STORE),
             "block": BLOCK,
             "with_url": (REFUSED, (False, True)),
         },
@@ -621,7 +621,7 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
         {
             "paths": paths("txt"),
             "encoding": (REFUSED, ("utf-8", "latin-1")),
-            "store": (GOES_ON, STORE),
+            "store": (ALLOWED, STORE),
             "block": BLOCK,
         },
     ),
@@ -630,7 +630,7 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
         {
             "paths": paths("tfrecord"),
             "features": (REFUSED, (None, {"n": np.int64})),
-            "store": (GOES_ON, STORE),
+            "store": (ALLOWED, STORE),
             "block": BLOCK,
         },
     ),
@@ -640,7 +640,7 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
             "paths": paths("bin"),
             "dtype": (REFUSED, ("uint16", "uint8")),
             "eos": (REFUSED, (7, 8)),
-            "store": (GOES_ON, STORE),
+            "store": (ALLOWED, STORE),
             "block": BLOCK,
         },
     ),
@@ -658,7 +658,7 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
             "paths": paths("mp4"),
             "size": (WARNED, (None, 8)),
             "every": (REFUSED, (1, 2)),
-            "store": (GOES_ON, STORE),
+            "store": (ALLOWED, STORE),
         },
     ),
     "sliding_window": (
@@ -688,8 +688,8 @@ CHANGED: dict[str, tuple[Any, dict[str, tuple[str, tuple[Any, Any]]]]] = {
         {
             "mapper": (WARNED, (doubled, Scaled(1))),
             "reader": (WARNED, NEW),
-            "process_num": (GOES_ON, (2, 3)),
-            "buffer_size": (GOES_ON, (4, 8)),
+            "process_num": (ALLOWED, (2, 3)),
+            "buffer_size": (ALLOWED, (4, 8)),
             "order": (REFUSED, (True, False)),
         },
     ),
