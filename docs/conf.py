@@ -16,9 +16,10 @@ DOCS = Path(__file__).parent
 sys.path[:0] = [str(DOCS.parent), str(DOCS)]
 
 import name_pages  # noqa: E402  # found by the line above
+import searched_words  # noqa: E402  # found by the line above
 
-import jreader  # noqa: E402  # likewise
-from jreader import Pipeline  # noqa: E402  # likewise
+import jreader  # noqa: E402  # found by the line above
+from jreader import Pipeline  # noqa: E402  # found by the line above
 
 HOME = tomllib.loads((DOCS.parent / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
 BRANCHES = (  # of the link to the repository
@@ -103,7 +104,8 @@ def links_lead_to_copies(_app: Any, name: str, source: list[str]) -> None:
     up = "../" * name.count("/")
     text = re.sub(r"\]\((?:\.\./)+notebooks/", f"]({up}notebooks/", source[0])
     text = re.sub(r"\]\((?:\.\./)+CHANGELOG\.md", f"]({up}reference/changelog.md", text)
-    source[0] = re.sub(r"\]\((?:\.\./)?docs/", f"]({up}", text)
+    text = re.sub(r"\]\((?:\.\./)?docs/", f"]({up}", text)
+    source[0] = searched_words.with_entries(name, text)
 
 
 def signatures_of_ops_are_those_of_their_fields(

@@ -6,7 +6,7 @@ import gc
 import os
 import re
 import sys
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from unittest import mock
 
@@ -95,6 +95,16 @@ def test_one_page_lists_every_page():
     here = {"pages", "index", "README"}
     names = [name_of(page) for page in PAGES if name_of(page) not in here]
     assert [name for name in names if f"({name}.md)" not in listed] == []
+
+
+def test_a_searched_word_stands_in_the_page_that_the_site_shows_first():
+    spec = spec_from_file_location("searched_words", DOCS / "searched_words.py")
+    table = module_from_spec(spec)
+    spec.loader.exec_module(table)
+    words = [(word, page) for page, line in table.PAGES.items() for word in line.split(", ")]
+    assert len({word for word, _ in words}) == len(words)
+    for word, page in words:
+        assert word in (DOCS / f"{page}.md").read_text().lower(), (word, page)
 
 
 def test_the_rooms_are_those_that_there_are():
