@@ -28,9 +28,9 @@ PAGES = {
     "how_to/split_data": "train/test split, cross-validation, k-fold, stratify",
     "how_to/stop_and_resume": "checkpoint, resume",
     "how_to/why_is_it_slow": "slow, bottleneck",
-    "seeds": "reproducible, reproducibility, deterministic, seed",
+    "seeds": "reproducible, deterministic, seed",
     "streams": "streaming",
-    "text": "tokenize, bucketing",
+    "text": "tokenize, bucket",
 }
 
 
