@@ -13,7 +13,7 @@ PAGES = {
     "coming_from/pytorch": "torch, pytorch, collate_fn",
     "datasets": "collate, sampler",
     "ends": "drop_last, last batch",
-    "far": "s3, gcs, bucket",
+    "far": "s3, gcs",
     "faq": "faq, recompile, pin_memory, num_workers, prefetch_factor",
     "how_to/augment_on_the_device": "augment, augmentation",
     "how_to/evaluate_exactly": "evaluate, evaluation",
