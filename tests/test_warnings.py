@@ -75,7 +75,7 @@ def test_what_the_pages_say_of_refusals_and_errors_is_said(fragment):
 
 
 def test_the_page_of_errors_has_every_exception():
-    listed = table("What is raised", ERRORS)
+    listed = table("Exceptions", ERRORS)
     raised = {name for name, kind in vars(errors).items() if isinstance(kind, type)}
     ours = {name for name in raised if issubclass(getattr(errors, name), Exception)}
     assert {*listed} >= ours - {"LintWarning"}
