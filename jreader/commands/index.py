@@ -11,11 +11,11 @@ from typing import Any
 from jreader.commands.named_pipelines import CommandFailed
 from jreader.readers import length
 from jreader.readers.credentials import masked
-from jreader.sources.far_systems import is_far
 from jreader.sources.files.file_readers import files_named
-from jreader.sources.files.kept_indices import cache_folder
+from jreader.sources.files.index_cache import cache_folder
 from jreader.sources.files.set_indices import MANY, SETS, folder_beside
 from jreader.sources.json_lines import jsonl
+from jreader.sources.remote_systems import is_remote
 from jreader.sources.tables.parquet_files import parquet
 from jreader.sources.tar_files import tar
 from jreader.sources.tfrecord_files import tfrecord
@@ -56,7 +56,7 @@ def _indexed_reader(paths: Sequence[str], kind: str | None) -> Any:
     if kind is not None:
         return INDEXED[kind](paths)
     known = tuple(chain.from_iterable(make.suffixes for make in INDEXED.values()))
-    names = paths[:1] if is_far(paths[0]) else files_named("jreader index", paths[:1], known)
+    names = paths[:1] if is_remote(paths[0]) else files_named("jreader index", paths[:1], known)
     for make in INDEXED.values():
         if any(name.endswith(make.suffixes) for name in names):
             return make(paths)

@@ -18,7 +18,7 @@ from jreader.datasets.images import Array, Mode, Sample
 from jreader.errors import DamagedData
 from jreader.readers import Node
 from jreader.sources.array_files import idx
-from jreader.sources.files.kept_indices import cache_folder
+from jreader.sources.files.index_cache import cache_folder
 
 MIRROR = "https://ossci-datasets.s3.amazonaws.com/mnist/"
 

@@ -161,7 +161,7 @@ def _of_source(limit: Measured, goal: float, computes: float) -> Advice:
         return Advice(
             "it waits most of the time (for a disk, or a network): yield names and read them in "
             f".map(read_one, threads={wanted}), or read several parts at once, as in "
-            "jreader.read(parts, lanes); a jreader.Store keeps far files on the disk",
+            "jreader.read(parts, lanes); a jreader.Store keeps remote files on the disk",
             {"threads": wanted},
         )
     wanted = max(usable_cores(), 2)

@@ -78,7 +78,7 @@ def _untimed(counted: float, read: float, stages: Sequence[Measured]) -> float:
     rest = read - sum(stage.alone for stage in stages)
     threaded = any(stage.by for stage in stages)
     if not threaded and counted - read > _UNEXPLAINED * counted:
-        rest += counted - read  # it was slower in the loop: a far file, say
+        rest += counted - read  # it was slower in the loop: a remote file, say
     return rest
 
 

@@ -2,7 +2,7 @@
 
 Whoever has the lock, and data and packages as it says, gets the same samples for the same seed. It
 has the plan as cursors have it, `stream_version`, the versions of the packages that are called, and
-for each source its files or arrays: their sizes and SHA-256, or the versions that far files have
+for each source its files or arrays: their sizes and SHA-256, or the versions that remote files have
 where they lie. Files are named from the folder on that they share, so that another machine may keep
 them elsewhere. A loader compares what is known without reading the data, and `check_lock` all.
 """
@@ -38,10 +38,10 @@ from jreader.readers.hashing import modules_in, name_in_cursors, script_as_impor
 from jreader.readers.nodes import readers_below, sources_first
 from jreader.readers.trees import named_leaves
 from jreader.sources.columns import Table
-from jreader.sources.far_systems import FarState, is_far, system_of
 from jreader.sources.file_checks import States, not_there, path_text
 from jreader.sources.files.set_indices import shared_folder
 from jreader.sources.files.stored_files import open_file
+from jreader.sources.remote_systems import RemoteState, is_remote, system_of
 from jreader.sources.transactions import new_file
 from jreader.transforms import skip
 from jreader.workers import map_samples
@@ -235,7 +235,7 @@ def _contents(reader: Reader[Any], hashed: str) -> dict[str, Any]:
     readers: list[Any] = [*sources_first(reader, readers_below)]
     sources: list[Any] = [*filter(_has_data, readers)]
     named = {f"{name_in_cursors(type(op))} {number}": op for number, op in enumerate(sources, 1)}
-    far = filter(is_far, chain.from_iterable(op.file_paths()[:1] for op in sources))
+    far = filter(is_remote, chain.from_iterable(op.file_paths()[:1] for op in sources))
     return {
         "format": _FORMAT,
         "stream_version": STREAM_VERSION,
@@ -318,9 +318,9 @@ def _short_names(paths: Sequence[str]) -> list[str]:
 
 
 def _piece_of(path: str, state: Any, hashed: str) -> _Piece:
-    """A file; of a far one its version, where the server gives one."""
+    """A file; of a remote one its version, where the server gives one."""
     size, known = state.st_size, f"{state.st_size} bytes"
-    if isinstance(state, FarState) and state.known:
+    if isinstance(state, RemoteState) and state.known:
         version = state.etag.strip('"') or state.stamp
         return _Piece(f"{known}, version {version}")
     ranges = [(at, min(_PART, size - at)) for at in range(0, size, _PART)]

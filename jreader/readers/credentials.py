@@ -1,4 +1,4 @@
-"""What is secret in the path of a far file: who asks, and with which signature.
+"""What is secret in the path of a remote file: who asks, and with which signature.
 
 A path may hold a user and a password (`https://me:secret@host/a.jsonl`), and what a web server is
 asked may hold a token or a signature (`?sig=...`). Only the system that reads the file gets these:

@@ -467,7 +467,7 @@ def _layout_lines(every: list[_Fact]) -> Iterator[str]:
             continue
         if layout := node.layout():
             yield f"{name_in_cursors(type(node))}: {layout}"
-        if far := node.far_sizes():
+        if far := node.remote_sizes():
             yield f"files elsewhere: {_in_few_words(far, len(far), far)}"
 
 

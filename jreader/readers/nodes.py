@@ -194,7 +194,7 @@ class Node(Generic[T]):
         """What the line of the op in a cursor says beside the arguments; else ""."""
         return ""
 
-    def far_sizes(self) -> list[str]:
+    def remote_sizes(self) -> list[str]:
         """The names and sizes of its files that are not on this machine, as a cursor has them."""
         return []
 

@@ -39,8 +39,8 @@ from jreader.sinks.table_shards import table_shards
 from jreader.sinks.tar_shards import tar_shards
 from jreader.sinks.token_shards import token_shards
 from jreader.sources.array_record_files import array_record
-from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import path_text
+from jreader.sources.remote_systems import is_remote
 from jreader.sources.tables.arrow_columns import pyarrow
 from jreader.sources.transactions import entries, new_folder
 from jreader.transforms import firstn, map_readers
@@ -351,7 +351,7 @@ def checked_folder(path: Any, suffixes: tuple[str, ...]) -> Path:
     name = path_text(path)
     if not name:
         raise TypeError(f"path of {_CALL} needs the name of a folder, not {path!r}.")
-    if is_far(name):
+    if is_remote(name):
         raise ValueError(
             f"{_CALL} writes to this machine, and {masked(name)!r} is elsewhere: write to a "
             f"folder here, and copy that."

@@ -27,7 +27,6 @@ from jreader.readers.columns import column_of
 from jreader.readers.excerpts import is_mapped
 from jreader.readers.joined_columns import laid_end_to_end
 from jreader.sources.columns import FileTable, Table, mismatch
-from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import (
     called,
     check_path,
@@ -41,8 +40,9 @@ from jreader.sources.files.block_store import Store, checked_block, checked_stor
 from jreader.sources.files.copies import local_copy
 from jreader.sources.files.file_readers import files_named, written
 from jreader.sources.files.file_rows import npy_rows
-from jreader.sources.files.kept_indices import in_threads
+from jreader.sources.files.index_cache import in_threads
 from jreader.sources.files.stored_files import open_file
+from jreader.sources.remote_systems import is_remote
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -106,7 +106,7 @@ class _ArrayFiles(_ArrayTable):
 
     def _joined(self, paths: Sequence[str]) -> Any:
         """The arrays of shards end to end, if they have rows of one dtype and shape."""
-        shards = in_threads(self.read, paths) if is_far(paths[0]) else [*map(self.read, paths)]
+        shards = in_threads(self.read, paths) if is_remote(paths[0]) else [*map(self.read, paths)]
         if len(shards) == 1:
             return shards[0]
         first = shards[0]
@@ -130,9 +130,9 @@ class _ArrayFiles(_ArrayTable):
 class npy(_ArrayFiles):
     """A reader of the rows of `.npy` files, side by side; the files are mapped into memory.
 
-    A pass loads only the rows that it needs; those of far files (`s3://`, `https://`) it fetches by
-    ranges. The samples of one file are its rows, those of several files are tuples of their rows.
-    Rows are read-only.
+    A pass loads only the rows that it needs; those of remote files (`s3://`, `https://`) it fetches
+    by ranges. The samples of one file are its rows, those of several files are tuples of their
+    rows. Rows are read-only.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -153,7 +153,7 @@ class npy(_ArrayFiles):
         *paths: At least one file, or a list of shards, or a pattern such as `"images-*.npy"`, or a
             folder (its `.npy` files). The shards of a pattern or folder are sorted by name. All
             hold arrays with the same number of rows; those of shards are added up.
-        store: Keeps blocks of far files on disk (`Store`).
+        store: Keeps blocks of remote files on disk (`Store`).
         block: The size of the blocks that `shuffle(blocks=)` reads, such as "4MB" of the largest
             array; None for none.
 
@@ -167,8 +167,8 @@ class npy(_ArrayFiles):
     suffixes = (".npy",)
 
     def read(self, path: str) -> Any:
-        """Returns the array, mapped into memory, or the rows of a far one."""
-        if is_far(path) and (rows := npy_rows(open_file(path, self.store))) is not None:
+        """Returns the array, mapped into memory, or the rows of a remote one."""
+        if is_remote(path) and (rows := npy_rows(open_file(path, self.store))) is not None:
             return rows
         path = local_copy(path, self.store)
         with reading(path, "a .npy file of numbers"):
@@ -206,7 +206,7 @@ class npz(_ArrayTable):
     names: tuple[str, ...]
 
     def __init__(self, path: str | os.PathLike[str], *names: str) -> None:
-        (path,) = check_paths("npz(path, *names)", (path,), far=True)
+        (path,) = check_paths("npz(path, *names)", (path,), remote=True)
         for name in names:
             if not isinstance(name, str):
                 raise TypeError(
@@ -277,7 +277,7 @@ class idx(_ArrayFiles):
         *paths: At least one file, or a list of shards, or a pattern such as `"images-*"`, whose
             files are sorted by name. All hold arrays with the same number of rows; those of shards
             are added up.
-        store: Keeps blocks of far files on disk (`Store`), of which copies are then made.
+        store: Keeps blocks of remote files on disk (`Store`), of which copies are then made.
         block: As for `npy`.
 
     Raises:
@@ -333,7 +333,7 @@ class mnist_json(_ArrayTable):
         DamagedData: Raised when a pass begins, if the file is truncated or has another form.
     """
 
-    path: str = argument(partial(check_path, far=True))
+    path: str = argument(partial(check_path, remote=True))
     mode: str = choice(*_MODES, default="train")
 
     def opened(self) -> Any:

@@ -19,7 +19,7 @@ from jreader.sources.file_checks import changed, damaged
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.copies import local_copy
 from jreader.sources.files.file_readers import FileReader, Paths
-from jreader.sources.files.kept_indices import in_threads
+from jreader.sources.files.index_cache import in_threads
 from jreader.sources.files.magic_numbers import first_bytes
 from jreader.sources.files.stored_files import open_file
 
@@ -62,7 +62,7 @@ class arrayrecord(FileReader[bytes], FileTable[bytes]):
             `"data/*.arrayrecord*"`, or a list of these: one sequence, in that order. The files of a
             folder or pattern are sorted by name. When the first pass begins, all far
             files (`s3://`, say) are copied into temporary folders.
-        store: Keeps blocks of far files on disk (`Store`).
+        store: Keeps blocks of remote files on disk (`Store`).
 
     Raises:
         ModuleNotFoundError: array-record is not installed:

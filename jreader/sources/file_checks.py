@@ -29,7 +29,13 @@ from jreader.errors import DamagedData
 from jreader.readers import Node
 from jreader.readers.columns import Array, Column
 from jreader.readers.credentials import masked, name_in_cursor
-from jreader.sources.far_systems import FarState, far_among, far_states, forget, is_far
+from jreader.sources.remote_systems import (
+    RemoteState,
+    forget,
+    is_remote,
+    remote_among,
+    remote_states,
+)
 
 T = TypeVar("T")
 UNPACKED_LIMIT = "JREADER_UNPACKED_LIMIT"
@@ -51,7 +57,7 @@ class HereState(NamedTuple):
     st_mtime_ns: int
 
 
-State: TypeAlias = "os.stat_result | HereState | FarState | None"
+State: TypeAlias = "os.stat_result | HereState | RemoteState | None"
 """What a file is now; None if it is not there."""
 
 
@@ -65,9 +71,17 @@ class States:
 
     def __init__(self, paths: Sequence[str]) -> None:
         """Looks at the files; those elsewhere, many at a time."""
-        far, self.paths = far_among(paths), paths
-        self.far = dict(zip(far, far_states([paths[at] for at in far]), strict=True)) if far else {}
-        here = ("" if at in self.far else path for at, path in enumerate(paths)) if far else paths
+        remote, self.paths = remote_among(paths), paths
+        self.remote = (
+            dict(zip(remote, remote_states([paths[at] for at in remote]), strict=True))
+            if remote
+            else {}
+        )
+        here = (
+            ("" if at in self.remote else path for at, path in enumerate(paths))
+            if remote
+            else paths
+        )
         numbers = chain.from_iterable(map(_state_numbers, here))
         self._numbers = np.fromiter(numbers, np.int64, 3 * len(paths)).reshape(-1, 3)
 
@@ -79,8 +93,8 @@ class States:
 
     def __getitem__(self, at: int) -> State:
         """What one file was."""
-        if at in self.far:
-            return self.far[at]
+        if at in self.remote:
+            return self.remote[at]
         size, node, changed_at = self._numbers[at].tolist()
         return None if size < 0 else HereState(size, node % (1 << 64), changed_at)
 
@@ -97,7 +111,7 @@ class States:
     def identities(self) -> Array:
         """The sizes of the files, and numbers of which another state of a file has another."""
         found = self._numbers.T[[0, 2]]
-        for at, state in self.far.items():
+        for at, state in self.remote.items():
             if state is not None:
                 found[:, at] = state.st_size, number_of(state.stamp_of(self.paths[at]))
         return found
@@ -143,15 +157,15 @@ class FileNode(Node[T]):
         """The files that it was given."""
         return self._named
 
-    def far_sizes(self) -> list[str]:
+    def remote_sizes(self) -> list[str]:
         """The names and sizes of its files that are not on this machine, as a cursor has them."""
-        far = [self._named[at] for at in far_among(self._named)]
-        if not far:
+        remote = [self._named[at] for at in remote_among(self._named)]
+        if not remote:
             return []
-        sizes = [state.st_size if state else 0 for state in far_states(far)]
+        sizes = [state.st_size if state else 0 for state in remote_states(remote)]
         return [
             f"{name_in_cursor(path)!r} of {size} bytes"
-            for path, size in zip(far, sizes, strict=True)
+            for path, size in zip(remote, sizes, strict=True)
         ]
 
     def here_sizes(self) -> list[int]:
@@ -208,7 +222,7 @@ def are_files(paths: Sequence[str]) -> list[bool]:
     [True, False, False]
     """
     seen = zip(paths, States(paths), strict=True)
-    return [is_file(path) if not is_far(path) else state is not None for path, state in seen]
+    return [is_file(path) if not is_remote(path) else state is not None for path, state in seen]
 
 
 def _mode_of(path: str) -> int | None:
@@ -259,14 +273,14 @@ def path_text(given: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def check_path(call: str, path: Any, *, far: bool = False) -> str:
+def check_path(call: str, path: Any, *, remote: bool = False) -> str:
     """Returns a path as a string, if it names a file: see `check_paths`."""
-    (name,) = check_paths(call, (path,), far=far)
+    (name,) = check_paths(call, (path,), remote=remote)
     return name
 
 
-def check_paths(call: str, paths: tuple[Any, ...], *, far: bool = False) -> tuple[str, ...]:
-    """Returns the paths as strings, if each names a file; with `far`, also files elsewhere.
+def check_paths(call: str, paths: tuple[Any, ...], *, remote: bool = False) -> tuple[str, ...]:
+    """Returns the paths as strings, if each names a file; with `remote`, also files elsewhere.
 
     >>> check_paths("text(*paths)", ())
     Traceback (most recent call last):
@@ -286,8 +300,8 @@ def check_paths(call: str, paths: tuple[Any, ...], *, far: bool = False) -> tupl
         if name is None:
             hint = ": unpack it, as in *paths" if isinstance(path, (list, tuple)) else ""
             raise TypeError(f"{call} needs a str or a path, not {path!r}{hint}.")
-        if is_far(name):
-            if not far:
+        if is_remote(name):
+            if not remote:
                 raise ValueError(
                     f"{call} reads files of this machine, and {masked(name)!r} is elsewhere: copy "
                     f"it here first. Formats that are read by ranges, such as jsonl, are read from "
@@ -301,7 +315,7 @@ def check_paths(call: str, paths: tuple[Any, ...], *, far: bool = False) -> tupl
                 f"Give it one (chmod u+r), or run as a user who has."
             )
         names.append(name)
-    _check_far(call, [names[at] for at in far_among(names)])
+    _check_remote(call, [names[at] for at in remote_among(names)])
     return tuple(names)
 
 
@@ -316,10 +330,10 @@ def not_there(call: str, name: str, what: str) -> FileNotFoundError:
     )
 
 
-def _check_far(call: str, elsewhere: Sequence[str]) -> None:
-    for name in elsewhere:  # a new reader reads what is there now
+def _check_remote(call: str, remote: Sequence[str]) -> None:
+    for name in remote:  # a new reader reads what is there now
         forget(name)
-    for name, state in zip(elsewhere, far_states(elsewhere), strict=True):
+    for name, state in zip(remote, remote_states(remote), strict=True):
         if state is None:
             raise FileNotFoundError(
                 f"{call} cannot read {masked(name)!r}, which does not exist, or is not a file. "

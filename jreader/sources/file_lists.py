@@ -58,7 +58,7 @@ class files(FileNode[Any], Table[Any]):
 
     def __init__(self, paths: Paths, parts: int | None = None) -> None:
         """Finds the files; opens none."""
-        found = files_named("files(paths)", paths, (), far=False)
+        found = files_named("files(paths)", paths, (), remote=False)
         if parts is not None:
             parts = check_number("parts of files(paths, parts)", parts, 1)
             packed = [path for path in found if path.endswith(_PACKED)]

@@ -18,11 +18,11 @@ from jreader.readers.columns import Array, Column, Where
 from jreader.readers.credentials import masked
 from jreader.readers.declarations import convert_fields
 from jreader.sources.columns import Table
-from jreader.sources.far_systems import far_entries, far_states, forget, is_far
 from jreader.sources.file_checks import damaged, is_folder, not_there, path_text
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.file_readers import typed_arguments, typed_call
 from jreader.sources.files.stored_files import open_file, read_many
+from jreader.sources.remote_systems import forget, is_remote, remote_entries, remote_states
 
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 _AT_ONCE = 64  # images elsewhere that are asked for together
@@ -32,7 +32,7 @@ def _checked_folder(call: str, path: Any) -> str:
     name = path_text(path)
     if name is None:
         raise TypeError(f"{call} needs a str or a path, not {path!r}.")
-    if not is_far(name) and not is_folder(name):
+    if not is_remote(name) and not is_folder(name):
         raise not_there(call, name, "a folder")
     return name
 
@@ -79,7 +79,7 @@ class image_folder(Table[dict[str, Any]]):
             None for none.
         with_paths: Whether samples have a field `path` too, the name of the file: the note under an
             error of a function of samples, such as one that decodes them, shows it.
-        store: Keeps far images on disk (`Store`).
+        store: Keeps remote images on disk (`Store`).
 
     Attributes:
         classes: The names of the classes, by label.
@@ -182,7 +182,7 @@ class image_folder(Table[dict[str, Any]]):
 
 
 class _Images(Column):
-    """The samples of an `image_folder`: each file is read when it is asked for, or some far ones.
+    """The samples of an `image_folder`; reads each file on demand, remote ones a few at a time.
 
     Args:
         listed: The names of all files end to end, where each begins and ends, and the labels.
@@ -193,7 +193,7 @@ class _Images(Column):
 
     def __init__(self, listed: tuple[bytes, Array, Array], of: image_folder) -> None:
         self._names, self._ends, self._labels = listed
-        self._store, self._with_paths, self.late = of.store, of.with_paths, is_far(of.path)
+        self._store, self._with_paths, self.late = of.store, of.with_paths, is_remote(of.path)
 
     def __len__(self) -> int:
         return len(self._labels)
@@ -224,10 +224,10 @@ class _Images(Column):
 
 def _file_contents(paths: Sequence[str], store: Store | None) -> Iterator[bytes]:
     """What files hold."""
-    many = _AT_ONCE if any(map(is_far, paths[:1])) else 1
+    many = _AT_ONCE if any(map(is_remote, paths[:1])) else 1
     for low in range(0, len(paths), many):
         some = paths[low : low + many]
-        far_states([path for path in some if is_far(path)])  # all at once
+        remote_states([path for path in some if is_remote(path)])  # all at once
         files = [open_file(path, store) for path in some]
         yield from read_many([(file, 0, file.size) for file in files])
         for path in some:
@@ -236,8 +236,8 @@ def _file_contents(paths: Sequence[str], store: Store | None) -> Iterator[bytes]
 
 def _folder_entries(folder: str) -> dict[str, bool]:
     """What lies in a folder, by name, and whether it is a folder."""
-    if is_far(folder):
-        return far_entries(folder)
+    if is_remote(folder):
+        return remote_entries(folder)
     with os.scandir(folder) as entries:
         return {each.name: each.is_dir() for each in entries}
 
@@ -263,7 +263,7 @@ def _images_in(walked: Sequence[tuple[str, list[str]]], skip: tuple[str, ...]) -
 
 def _walked(folder: str) -> list[tuple[str, list[str]]]:
     """The folders in a folder, at any depth, and the names of the files in each."""
-    if is_far(folder):
+    if is_remote(folder):
         return _walked_elsewhere(folder)
     walked = []
     for root, folders, files in os.walk(folder, followlinks=True):
@@ -274,7 +274,7 @@ def _walked(folder: str) -> list[tuple[str, list[str]]]:
 
 def _walked_elsewhere(folder: str) -> list[tuple[str, list[str]]]:
     files = defaultdict[str, list[str]](list)
-    for path in far_entries(folder, deep=True):
+    for path in remote_entries(folder, deep=True):
         *folders, name = path.split("/")
         if not any(each.startswith(".") for each in folders):
             files["/".join([folder.rstrip("/"), *folders])].append(name)

@@ -20,7 +20,7 @@ from jreader.sources.file_checks import damaged
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.file_readers import Paths, written
-from jreader.sources.files.kept_indices import in_threads
+from jreader.sources.files.index_cache import in_threads
 from jreader.sources.files.records import Parse, RecordFiles
 from jreader.sources.text_files import LineFiles, without_a_byte
 
@@ -61,7 +61,7 @@ class jsonl(LineFiles[Any], RecordFiles[Any]):
         *paths: At least one file in UTF-8, or a folder (its `.jsonl` files), or a pattern such as
             `"data/*.jsonl"`, or a list of these. The files of a folder or pattern are sorted by
             name. Or one part of a file, as `files(paths, parts=n)` gives it, which is streamed.
-        store: Keeps blocks of far files on disk (`Store`).
+        store: Keeps blocks of remote files on disk (`Store`).
         block: The size of the blocks that `shuffle(blocks=)` reads, such as "4MB"; None for none.
 
     Raises:

@@ -65,7 +65,7 @@ class mds(RecordFiles[Any]):
             shards that the `index.json` of their folder names, or the nearest one above.
         columns: The names of the columns to read, in the order that samples are to have; None for
             all. A single str gives bare values instead of dicts.
-        store: Keeps blocks of far files on disk (`Store`).
+        store: Keeps blocks of remote files on disk (`Store`).
 
     Raises:
         TypeError: A path is neither a str nor a path, or columns are not names.

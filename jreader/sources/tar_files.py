@@ -63,7 +63,7 @@ class tar(RecordFiles[dict[str, Any]]):
         paths: An archive, a folder (its `.tar` files), a pattern such as `"data/train-*.tar"`, or a
             list of these. The files of a folder or pattern are sorted by name. Or one part of a
             file, as `files(paths, parts=n)` gives it.
-        store: Keeps blocks of far files on disk (`Store`).
+        store: Keeps blocks of remote files on disk (`Store`).
         block: The size of the blocks that `shuffle(blocks=)` reads, such as "4MB"; None for none.
         with_url: Whether each sample has its archive's path as `__url__`.
 

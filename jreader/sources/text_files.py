@@ -18,12 +18,12 @@ from typing import Any, ClassVar, TypeVar, cast
 from jreader.errors import DamagedData, NotResumable
 from jreader.readers import Pass, Position, argument, checked_position, foreign, op
 from jreader.readers.credentials import masked
-from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import changed, check_unpacked, damaged, most_unpacked, reading
 from jreader.sources.files.block_store import Store, checked_block, checked_store
 from jreader.sources.files.byte_ranges import FileObject
 from jreader.sources.files.file_parts import FilePart, Which
 from jreader.sources.files.file_readers import FileReader, Paths
+from jreader.sources.remote_systems import is_remote
 
 T = TypeVar("T")
 
@@ -71,9 +71,9 @@ class LineFiles(FileReader[T]):
     def _opened(self, index: int) -> Iterator[tuple[Any, int]]:
         """A file, unpacked, whose lines are split in C, and how many bytes it has as it lies."""
         path, block = self.paths[index], self.block or _AT_ONCE
-        far = FileObject(self.files[index]) if is_far(path) else None
-        with io.BufferedReader(far, block) if far else Path(path).open("rb") as file:
-            size = far.file.size if far else os.fstat(file.fileno()).st_size
+        remote = FileObject(self.files[index]) if is_remote(path) else None
+        with io.BufferedReader(remote, block) if remote else Path(path).open("rb") as file:
+            size = remote.file.size if remote else os.fstat(file.fileno()).st_size
             yield _unpacked(masked(path), file, size) if path.endswith(".gz") else file, size
 
     def _samples(self, path: str, file: io.BufferedReader, size: int, offset: int) -> Iterator[T]:
@@ -144,8 +144,8 @@ class text(LineFiles[str]):
             `files(paths, parts=n)` gives it.
         encoding: The encoding of the files. Its lines have to end in the single byte `\n`, so
             UTF-16 and UTF-32 cannot be read.
-        store: Keeps blocks of far files on disk (`Store`).
-        block: How many bytes of a far file are fetched at once, such as "16MB"; None for 4 MB.
+        store: Keeps blocks of remote files on disk (`Store`).
+        block: How many bytes of a remote file are fetched at once, such as "16MB"; None for 4 MB.
 
     Raises:
         TypeError: A path is neither a str nor a path, `encoding` is no str, or the store is not a

@@ -67,7 +67,7 @@ class tfrecord(RecordFiles[Any]):
             as `np.int64` or `np.float32` for one number, `(np.float32, (28, 28))` for an array of
             that shape, `[bytes]` or `[np.int64]` for any number of them (a list of bytes, an array;
             an empty one where the feature is missing). None for the data of records.
-        store: Keeps blocks of far files on disk (`Store`).
+        store: Keeps blocks of remote files on disk (`Store`).
         block: The size of the blocks that `shuffle(blocks=)` reads, such as "4MB"; None for none.
 
     Raises:

@@ -32,17 +32,17 @@ from jreader.readers.columns import Array, ArrayColumn
 from jreader.readers.joined_columns import Joined
 from jreader.readers.ragged import Ragged
 from jreader.sources.columns import FileTable
-from jreader.sources.far_systems import is_far
 from jreader.sources.file_checks import are_files, damaged, path_text, reading
 from jreader.sources.files.block_store import Store, checked_block, checked_store
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.file_readers import FileReader, braces_expanded
 from jreader.sources.files.file_rows import FileRows, npy_header
-from jreader.sources.files.kept_indices import FileIndex, in_threads
+from jreader.sources.files.index_cache import FileIndex, in_threads
 from jreader.sources.files.magic_numbers import both_ends_read, foreign_format
 from jreader.sources.files.set_indices import MANY, SetIndex
 from jreader.sources.files.stored_files import open_file
 from jreader.sources.lazy_maps import LazyMap, ResidentBytes
+from jreader.sources.remote_systems import is_remote
 
 LLMC = {20240520: (1, "uint16"), 20240801: (7, "uint32")}  # magic number: version, dtype
 LLMC_HEAD = 1024  # bytes
@@ -104,8 +104,8 @@ class tokens(FileReader[Array], FileTable[Array]):
     what it finds is kept in the folder `jreader/documents` of `$XDG_CACHE_HOME` or `~/.cache`, for
     as long as the files do not change. Some 300 MB of the files are resident at a time, at most.
 
-    Of far files (`s3://`, `https://`), jreader fetches only the ranges of the documents or windows
-    of a batch, and each `.idx` as a whole.
+    Of remote files (`s3://`, `https://`), jreader fetches only the ranges of the documents or
+    windows of a batch, and each `.idx` as a whole.
 
     Args:
         paths: A file, a folder (its `.bin` and `.npy` files), a pattern such as
@@ -116,7 +116,7 @@ class tokens(FileReader[Array], FileTable[Array]):
             themselves.
         eos: The token that ends a document, and is its last one (GPT-2 has 50256); in files of
             llm.c, it is the first token of each document. Documents of an `.idx` need none.
-        store: Keeps blocks of far files on disk (`Store`).
+        store: Keeps blocks of remote files on disk (`Store`).
         block: The size of the blocks that `shuffle(blocks=)` reads of documents, or of their
             `windows`, such as "4MB"; None for none.
 
@@ -179,7 +179,7 @@ class tokens(FileReader[Array], FileTable[Array]):
         if not any(self._indices) and (self.eos is not None or len(self.paths) >= MANY):
             asked = f"{np.dtype(self.dtype).str} {self.eos}"
             return self.found_in_files(FileIndex("documents", self._look, self._fits, asked))
-        open_all = in_threads if any(map(is_far, self.paths)) else map
+        open_all = in_threads if any(map(is_remote, self.paths)) else map
         pairs = list(zip(self.files, self._indices, strict=True))
         return SetIndex.of_parts(list(open_all(lambda pair: self._look(*pair), pairs)))
 
@@ -203,7 +203,7 @@ class tokens(FileReader[Array], FileTable[Array]):
         kind = np.dtype(self.dtype)
         sizes = self._first_seen.identities()[0][: len(counts)]
         spans = list(zip((sizes - counts * kind.itemsize).tolist(), counts.tolist(), strict=True))
-        if any(map(is_far, self.paths)):
+        if any(map(is_remote, self.paths)):
             parts = zip(self.files, spans, strict=True)
             return FileRows([(file, *span) for file, span in parts], kind)
         resident = ResidentBytes(int(counts.sum()) * kind.itemsize)

@@ -12,7 +12,7 @@ import pytest
 from token_writers import DOCUMENTS, FLAT, flat, listed, megatron
 
 from jreader import Pipeline, tokens
-from jreader.sources.files.kept_indices import save_index
+from jreader.sources.files.index_cache import save_index
 from jreader.sources.files.set_indices import MANY
 
 pytestmark = pytest.mark.usefixtures("cache")

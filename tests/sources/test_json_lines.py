@@ -115,7 +115,7 @@ class TestTheIndex:
         assert first != sorted(first)
 
     def test_it_is_kept_and_made_anew_for_a_file_that_changed(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("jreader.sources.files.kept_indices._WORTH", 0)
+        monkeypatch.setattr("jreader.sources.files.index_cache._WORTH", 0)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         (path,) = write_lines(tmp_path, [b"1\n2\n"], packed=False)
         states = [(b"1\n2\n", [1, 2]), (b"1234", [1234]), (b"[\n]", None)]

@@ -17,7 +17,7 @@ from widths import examples
 from jreader import Pipeline, batch, shuffle, tar
 from jreader.errors import DamagedData
 from jreader.readers import fingerprint, indexed
-from jreader.sources.files.kept_indices import save_index
+from jreader.sources.files.index_cache import save_index
 
 FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
 SAMPLES = [
@@ -251,7 +251,7 @@ class TestDamage:
 
 
 def test_the_index_is_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr("jreader.sources.files.kept_indices._WORTH", 0)
+    monkeypatch.setattr("jreader.sources.files.index_cache._WORTH", 0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = write_tar(tmp_path / "a.tar", SAMPLES)
     for _ in range(2):

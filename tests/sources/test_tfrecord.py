@@ -18,7 +18,7 @@ from widths import examples
 from jreader import Pipeline, batch, shuffle, tfrecord
 from jreader.errors import DamagedData
 from jreader.readers import indexed
-from jreader.sources.files.kept_indices import save_index
+from jreader.sources.files.index_cache import save_index
 
 pytest.importorskip("google_crc32c")
 
@@ -133,7 +133,7 @@ class TestDamage:
             list(reader())
 
     def test_a_kept_index_is_not_trusted_with_other_bytes(self, path, tmp_path, monkeypatch):
-        monkeypatch.setattr("jreader.sources.files.kept_indices._WORTH", 0)
+        monkeypatch.setattr("jreader.sources.files.index_cache._WORTH", 0)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         assert len(tfrecord(path)) == 3
         (index,) = (tmp_path / "cache/jreader/tfrecord").iterdir()

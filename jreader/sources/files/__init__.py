@@ -8,7 +8,7 @@ stream, open these themselves; rows of arrays and tokens elsewhere are `FileRows
 
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile
-from jreader.sources.files.kept_indices import kept
+from jreader.sources.files.index_cache import kept
 from jreader.sources.files.stored_files import open_file, read_many
 
 __all__ = ["ByteFile", "Store", "kept", "open_file", "read_many"]

@@ -1,4 +1,4 @@
-"""`Store`: blocks of far files that were fetched, kept on this machine, up to a limit.
+"""`Store`: blocks of remote files that were fetched, kept on this machine, up to a limit.
 
 A block is a file, whole or not there, whatever a kill or a broken disk leaves: it is written under
 another name and renamed, and its checksum is looked at before it is first used. No file is ever
@@ -136,7 +136,7 @@ class BlockFiles:
 
 
 class Store:
-    r"""A folder of this machine that keeps what was fetched of far files, up to a limit.
+    r"""A folder of this machine that keeps what was fetched of remote files, up to a limit.
 
     Give it to readers of files as `store=`:
 

@@ -36,7 +36,7 @@ class ByteFile:
             to one another are better read as one.
     """
 
-    elsewhere = False
+    is_remote = False
     """Whether it answers late, so that ranges are better asked for many at a time."""
 
     def __init__(self, path: str, size: int, stamp: str, near: int) -> None:

@@ -14,9 +14,9 @@ from tempfile import gettempdir, mkdtemp
 from weakref import WeakValueDictionary, finalize
 
 from jreader.readers.credentials import masked
-from jreader.sources.far_systems import is_far
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.stored_files import open_file
+from jreader.sources.remote_systems import is_remote
 from jreader.sources.transactions import locked, removed
 
 _PART = 1 << 25  # bytes of a copy that lie in memory at a time
@@ -53,7 +53,7 @@ _OPEN = WeakValueDictionary[tuple[int, str], _Folder]()
 
 
 def local_copy(path: str, store: Store | None = None) -> str:
-    """The path of a copy of a far file, which is deleted with that; of a file here, its path.
+    """The path of a copy of a remote file, which is deleted with that; of a file here, its path.
 
     >>> import fsspec
     >>> with fsspec.open("memory://words", "wb") as out:
@@ -70,7 +70,7 @@ def local_copy(path: str, store: Store | None = None) -> str:
         DamagedData: The file has changed, or is gone.
         OSError: It cannot be had, or there is no room for it.
     """
-    if not is_far(path):
+    if not is_remote(path):
         return path
     file, where = open_file(path, store), (os.getpid(), gettempdir())
     every = _OPEN.get(where) or _OPEN.setdefault(where, _Folder())

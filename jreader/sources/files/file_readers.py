@@ -13,7 +13,6 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 from jreader.readers import Node, set_fields
 from jreader.readers.credentials import masked
 from jreader.readers.declarations import convert_fields, declared, declared_names
-from jreader.sources.far_systems import far_matches, is_far
 from jreader.sources.file_checks import (
     FileNode,
     check_paths,
@@ -24,9 +23,10 @@ from jreader.sources.file_checks import (
 )
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.file_parts import FilePart, Which, part_in
-from jreader.sources.files.kept_indices import FileIndex, kept
+from jreader.sources.files.index_cache import FileIndex, kept
 from jreader.sources.files.set_indices import MANY, SetIndex, set_index
 from jreader.sources.files.stored_files import Latest, files_of
+from jreader.sources.remote_systems import is_remote, remote_matches
 
 Paths: TypeAlias = "str | os.PathLike[str] | FilePart | Sequence[str | os.PathLike[str]]"
 """A file, a folder, a pattern such as `"data/*.tar"` or `"data/{0..9}.tar"`, or a list of these;
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 def files_named(
-    call: str, paths: Any, suffixes: tuple[str, ...], *, far: bool = True
+    call: str, paths: Any, suffixes: tuple[str, ...], *, remote: bool = True
 ) -> tuple[str, ...]:
     """The files that are meant, those of each folder or pattern sorted by name.
 
@@ -52,7 +52,7 @@ def files_named(
         call: The call, as errors name it.
         paths: A file, a folder, a pattern, or a list of these.
         suffixes: What the names of the files of a folder end in; none where no folder is meant.
-        far: Whether files elsewhere can be read, too.
+        remote: Whether files elsewhere can be read, too.
 
     Raises:
         TypeError: There is no path, or one is neither a str nor a path.
@@ -60,9 +60,9 @@ def files_named(
         FileNotFoundError: A path names no file, or a folder or a pattern has none.
     """
     files = tuple(
-        file for path in _each_path(paths) for file in _files_of_path(call, path, suffixes, far)
+        file for path in _each_path(paths) for file in _files_of_path(call, path, suffixes, remote)
     )
-    return check_paths(call, files, far=far)
+    return check_paths(call, files, remote=remote)
 
 
 def _each_path(paths: Any) -> Iterator[Any]:
@@ -74,7 +74,7 @@ def _each_path(paths: Any) -> Iterator[Any]:
         yield paths
 
 
-def _files_of_path(call: str, given: Any, suffixes: tuple[str, ...], far: bool) -> Iterator[Any]:
+def _files_of_path(call: str, given: Any, suffixes: tuple[str, ...], remote: bool) -> Iterator[Any]:
     if isinstance(given, FilePart):
         raise TypeError(
             f"{call} reads whole files, or, in some formats, one part of a file by itself, and was "
@@ -82,7 +82,7 @@ def _files_of_path(call: str, given: Any, suffixes: tuple[str, ...], far: bool) 
             f"parts=."
         )
     path = path_text(given)
-    here = path is not None and (far or not is_far(path))
+    here = path is not None and (remote or not is_remote(path))
     for each in braces_expanded(given):
         matches = matching(call, os.fspath(each), suffixes) if here else None
         yield from [each] if matches is None else matches  # `check_paths` says what it is
@@ -120,7 +120,7 @@ def matching(call: str, path: str, suffixes: tuple[str, ...]) -> list[str] | Non
         FileNotFoundError: There are none.
         OSError: They are elsewhere, and cannot be reached.
     """
-    found = (far_matches if is_far(path) else _matches_here)(path, suffixes)
+    found = (remote_matches if is_remote(path) else _matches_here)(path, suffixes)
     if found is None:
         return None
     if not found:

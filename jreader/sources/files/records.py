@@ -22,7 +22,7 @@ from jreader.sources.files.block_store import Store, checked_block, checked_stor
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.file_parts import Which
 from jreader.sources.files.file_readers import FileReader
-from jreader.sources.files.kept_indices import FileIndex
+from jreader.sources.files.index_cache import FileIndex
 from jreader.sources.files.set_indices import MANY, SetIndex
 from jreader.sources.files.stored_files import Latest, read_many
 
@@ -64,7 +64,7 @@ class Records(Column):
         self.offsets, few = index.values, len(files) < MANY
         some = list(files) if few else [files[0]]
         self.near = np.full(len(files), [file.near for file in some], np.int64)
-        self._elsewhere = any(file.elsewhere for file in some)
+        self._remote = any(file.is_remote for file in some)
         self.ahead = min(int(self.near.max(initial=0)) * 32, _BYTES)  # it stays in a cache near by
         # the rows at which files begin, and how many rows: each has one offset more than rows
         self.starts = index.begins - np.arange(len(index.begins))
@@ -77,7 +77,7 @@ class Records(Column):
 
     def reading(self, *, in_batches: bool = True) -> Column:
         """The same rows for one pass, which asks for some batches ahead where files answer late."""
-        return GatheredAhead(self) if in_batches and self._elsewhere else self
+        return GatheredAhead(self) if in_batches and self._remote else self
 
     def gather(self, rows: Array) -> list[Any]:
         """Those rows, in a list."""
@@ -143,9 +143,9 @@ def near_reads(
     """
     if not len(which):
         return
-    far = begins[1:] - ends[:-1] > near[which[1:]]
+    apart = begins[1:] - ends[:-1] > near[which[1:]]
     pieces = begins // _BYTES
-    cuts = far | (which[1:] != which[:-1]) | (pieces[1:] != pieces[:-1])
+    cuts = apart | (which[1:] != which[:-1]) | (pieces[1:] != pieces[:-1])
     firsts = np.concatenate([[0], np.flatnonzero(cuts) + 1])
     sizes = np.maximum.reduceat(ends, firsts) - begins[firsts]
     opened = map(files.__getitem__, which[firsts].tolist())

@@ -24,10 +24,9 @@ import numpy as np
 from jreader.progress import Bar
 from jreader.readers.columns import Array, offsets_of
 from jreader.readers.credentials import masked
-from jreader.sources.far_systems import far_among
 from jreader.sources.file_checks import States, number_of
 from jreader.sources.files.byte_ranges import ByteFile
-from jreader.sources.files.kept_indices import (
+from jreader.sources.files.index_cache import (
     FileIndex,
     cache_folder,
     in_threads,
@@ -36,6 +35,7 @@ from jreader.sources.files.kept_indices import (
     tidy,
 )
 from jreader.sources.files.stored_files import Latest
+from jreader.sources.remote_systems import remote_among
 
 MANY = 256
 """Files of a data set from which on they have one index together."""
@@ -47,7 +47,7 @@ SETS = "sets"
 """The folder of the cache folder that holds those of others."""
 
 _AT_ONCE = 64  # files that a thread looks through one after another
-_FAR_THREADS = 32  # that look through files elsewhere, which answer late
+_REMOTE_THREADS = 32  # that look through files elsewhere, which answer late
 _SIBLINGS = 8  # indices that are kept of one folder: those that were used last
 _UNKNOWN = -1  # instead of what a file was, where its index is not to be trusted
 _NOTHING = np.zeros(0, np.int64)
@@ -59,7 +59,7 @@ def folder_beside(paths: Sequence[str]) -> Path | None:
     >>> str(folder_beside(["/data/a/1.tar", "/data/b/1.tar"]))
     '/data/.jreader'
     """
-    return None if far_among(paths) else Path(shared_folder(paths), BESIDE).absolute()
+    return None if remote_among(paths) else Path(shared_folder(paths), BESIDE).absolute()
 
 
 def shared_folder(paths: Sequence[str]) -> str:
@@ -125,7 +125,7 @@ def set_index(
     try:
         with Bar(f"finding {index.kind}", len(missing), " files") as bar:
             chunks = [missing[at : at + _AT_ONCE] for at in range(0, len(missing), _AT_ONCE)]
-            in_threads(look, chunks, threads=_FAR_THREADS if seen.far else 0)
+            in_threads(look, chunks, threads=_REMOTE_THREADS if seen.remote else 0)
     finally:
         found = SetIndex.of_parts([parts.get(at, _NOTHING) for at in range(len(paths))])
         place.save(_Kept(good, place.hashes, found))

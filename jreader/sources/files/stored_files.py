@@ -1,4 +1,4 @@
-"""The file of a path, wherever it is; of a far one, a store may keep blocks.
+"""The file of a path, wherever it is; of a remote one, a store may keep blocks.
 
 What is kept is read here, and the rest is fetched.
 """
@@ -14,11 +14,11 @@ from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from jreader.readers.exits_and_forks import in_daemon
-from jreader.sources.far_systems import FarState, is_far
 from jreader.sources.file_checks import State, States
 from jreader.sources.files.block_store import Keeping, Store
 from jreader.sources.files.byte_ranges import ByteFile, LocalFile
-from jreader.sources.files.far_files import FarFile
+from jreader.sources.files.remote_files import RemoteFile
+from jreader.sources.remote_systems import RemoteState, is_remote
 
 T = TypeVar("T")
 _HELD = 1024  # files of a data set whose place, or footer, is held
@@ -37,26 +37,26 @@ class BlockPiece(NamedTuple):
 
 
 class StoredFile(ByteFile):
-    """A far file of which a store keeps blocks; it is read like any other.
+    """A remote file of which a store keeps blocks; it is read like any other.
 
     Args:
-        far: The file.
+        remote: The file.
         store: The store.
     """
 
-    elsewhere = True
+    is_remote = True
 
-    def __init__(self, far: FarFile, store: Store) -> None:
-        super().__init__(far.path, far.size, far.stamp, near=1 << 16)
-        self.far, self.store = far, store
-        of = f"{far.path}\n{far.stamp}\n{store.block}"
+    def __init__(self, remote: RemoteFile, store: Store) -> None:
+        super().__init__(remote.path, remote.size, remote.stamp, near=1 << 16)
+        self.remote, self.store = remote, store
+        of = f"{remote.path}\n{remote.stamp}\n{store.block}"
         self.key = blake2b(of.encode(errors="surrogateescape"), digest_size=12).hexdigest()
 
     def __repr__(self) -> str:
-        return f"{self.far!r}, kept by {self.store!r}"
+        return f"{self.remote!r}, kept by {self.store!r}"
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-        """The bytes of each range (offset and size), in that order, as of the far file."""
+        """The bytes of each range (offset and size), in that order, as of the remote file."""
         for offset, size in ranges:
             self.check_range(offset, size)
         pieces = [self.pieces(*each) for each in ranges]
@@ -93,7 +93,7 @@ class StoredFile(ByteFile):
         return min(self.store.block, self.size - number * self.store.block)
 
     def fetched(self, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-        """Blocks of the far file, whether they are kept or not; neighbours are asked for at once.
+        """Fetches blocks, kept in the store or not; adjacent ones in one request.
 
         Raises:
             DamagedData: The file has changed.
@@ -106,7 +106,7 @@ class StoredFile(ByteFile):
             else:
                 runs.append([number])
         spans = [(run[0] * self.store.block, sum(map(self.size_of, run))) for run in runs]
-        for run, data in zip(runs, self.far.read_many(spans), strict=True):
+        for run, data in zip(runs, self.remote.read_many(spans), strict=True):
             for at, number in enumerate(run):
                 low = at * self.store.block
                 yield number, data[low : low + self.size_of(number)]
@@ -177,10 +177,10 @@ def open_file(path: str, store: Store | None = None, seen: State = None) -> Byte
         OSError: A file elsewhere cannot be reached.
         ModuleNotFoundError: fsspec is not installed: `python -m pip install 'jreader[far]'`.
     """
-    if not is_far(path):
+    if not is_remote(path):
         return LocalFile(path, seen)
-    far = FarFile(path, seen) if isinstance(seen, FarState) else FarFile(path)
-    return far if store is None else StoredFile(far, store)
+    remote = RemoteFile(path, seen) if isinstance(seen, RemoteState) else RemoteFile(path)
+    return remote if store is None else StoredFile(remote, store)
 
 
 class Latest(Generic[T]):
@@ -243,7 +243,7 @@ def read_many(requests: Sequence[tuple[ByteFile, int, int]]) -> Iterator[bytes]:
         (file, [(offset, size) for _, offset, size in some])
         for file, some in groupby(requests, itemgetter(0))
     ]
-    if len(by_file) > 1 and any(file.elsewhere for file, _ in by_file):
+    if len(by_file) > 1 and any(file.is_remote for file, _ in by_file):
         yield from _read_in_turn([partial(_read_all, *each) for each in by_file], _FILES)
         return
     for file, ranges in by_file:

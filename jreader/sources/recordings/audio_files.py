@@ -159,7 +159,7 @@ class audio(Recordings):
             the files, which has to be one.
         mono: Whether a sound is the mean of its channels, float32[frames]; else samples have
             float32[frames, channels].
-        store: Keeps blocks of far files on disk (`Store`).
+        store: Keeps blocks of remote files on disk (`Store`).
 
     Raises:
         ModuleNotFoundError: `python -m pip install 'jreader[audio]'` is needed.

@@ -21,7 +21,7 @@ from jreader.sources.file_checks import check_unpacked, damaged
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.byte_ranges import ByteFile, FileObject
 from jreader.sources.files.file_readers import FileReader
-from jreader.sources.files.kept_indices import FileIndex
+from jreader.sources.files.index_cache import FileIndex
 from jreader.sources.files.set_indices import SetIndex
 from jreader.sources.files.stored_files import Latest
 

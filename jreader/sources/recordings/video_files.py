@@ -46,7 +46,7 @@ class video(Recordings):
         size: Pixels that frames are scaled to, of both sides, or (height, width): they cover it,
             their sides in proportion, and the middle is cut out. None where all files agree.
         every: Of how many frames one is read: 2 for those of numbers 0, 2, 4, ...
-        store: Keeps blocks of far files on disk (`Store`).
+        store: Keeps blocks of remote files on disk (`Store`).
 
     Raises:
         ModuleNotFoundError: `python -m pip install 'jreader[video]'` is needed.

@@ -18,7 +18,7 @@ from typing import Any
 
 from jreader.sources.file_checks import changed, damaged
 from jreader.sources.files.copies import local_copy
-from jreader.sources.files.kept_indices import in_threads
+from jreader.sources.files.index_cache import in_threads
 from jreader.sources.tables.arrow_columns import checked_schema, pyarrow
 from jreader.sources.tables.table_files import TableFile, TableReader
 
@@ -173,15 +173,15 @@ class arrow(TableReader):
     Args:
         paths: A file, a folder (its `.arrow` and `.feather` files), a pattern such as
             `"data/*.arrow"`, or a list of these: one table, in that order. The files of a folder or
-            pattern are sorted by name. Far files (`s3://`, say) are copied into a temporary folder,
-            which is deleted once they are mapped; the disk space is free again when the program
-            ends.
+            pattern are sorted by name. Remote files (`s3://`, say) are copied into a temporary
+            folder, which is deleted once they are mapped; the disk space is free again when the
+            program ends.
         columns: The names of the columns to read, in the order that samples are to have; of a
             struct also some fields (`"image.bytes"`). None for all columns. A single str gives bare
             values instead of dicts.
         nulls: What stands for nulls, by column: `{"age": -1}`, `{"point.x": 0.0}` for the field of
             a struct, `{"ids[]": 0}` for the values of lists. Without it, a null is an error.
-        store: Keeps blocks of far files on disk (`Store`).
+        store: Keeps blocks of remote files on disk (`Store`).
 
     Raises:
         ModuleNotFoundError: pyarrow is not installed: `python -m pip install 'jreader[arrow]'`.

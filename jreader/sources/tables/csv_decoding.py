@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from jreader.sources.file_checks import check_unpacked, damaged
 from jreader.sources.files.byte_ranges import ByteFile, FileObject
-from jreader.sources.files.kept_indices import in_threads
+from jreader.sources.files.index_cache import in_threads
 from jreader.sources.files.magic_numbers import first_bytes, known_format
 from jreader.sources.tables.arrow_columns import pyarrow
 from jreader.sources.tables.csv_types import NULLS, UNKNOWN, kind_of_values, type_of_kind

@@ -25,7 +25,7 @@ from jreader.readers import argument, op
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.file_readers import Paths
-from jreader.sources.files.kept_indices import in_threads, kept_files, name_of
+from jreader.sources.files.index_cache import in_threads, kept_files, name_of
 from jreader.sources.files.stored_files import open_file
 from jreader.sources.tables.arrow_columns import pyarrow
 from jreader.sources.tables.csv_decoding import CsvFile, CsvLayout, Part
@@ -291,7 +291,7 @@ class csv(TableReader):
         delimiter: What stands between fields: one character of ASCII, such as `"\t"`.
         header: True if the first record of each file names its columns; otherwise the names, as a
             list: then the first record is a sample.
-        store: Keeps blocks of far files on disk (`Store`).
+        store: Keeps blocks of remote files on disk (`Store`).
 
     Raises:
         ModuleNotFoundError: pyarrow is not installed: `python -m pip install 'jreader[arrow]'`.

@@ -23,7 +23,7 @@ from jreader.sources.file_checks import damaged, number_of
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile, FetchedRanges, FileObject
 from jreader.sources.files.file_parts import FilePart, Which
-from jreader.sources.files.kept_indices import FileIndex, in_threads
+from jreader.sources.files.index_cache import FileIndex, in_threads
 from jreader.sources.files.set_indices import MANY, SetIndex
 from jreader.sources.files.stored_files import Latest, StoredFile
 from jreader.sources.tables.arrow_columns import checked_schema, pyarrow
@@ -78,8 +78,8 @@ class ParquetFile(TableFile):
         Raises:
             DamagedData: It cannot be decoded.
         """
-        far = self.file.elsewhere  # or pyarrow would ask for one column after another
-        if far:
+        remote = self.file.is_remote  # or pyarrow would ask for one column after another
+        if remote:
             reader = _Reader(FetchedRanges(self.file, self.ranges(number)), self.metadata)
         else:
             reader = self._idle.taken(self.file) or _Reader(self.file, self.metadata)
@@ -87,7 +87,7 @@ class ParquetFile(TableFile):
         with reader.reading(what) as opened:
             table = opened.read_row_group(number, columns=self.wanted, use_threads=False)
             table = table.select(self.schema.names).combine_chunks()
-        if not far:
+        if not remote:
             self._idle.readers.append(reader)
         return table
 
@@ -150,7 +150,7 @@ class RowGroups(TableBlocks):
         names: The names of the columns; a single str for bare values; None for all.
         nulls: What stands for nulls.
         index: What the index of the data set has of each file, if there is one (`_facts_of`).
-        store: Keeps blocks of far files on disk.
+        store: Keeps blocks of remote files on disk.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class RowGroups(TableBlocks):
         return filled[doubtful]
 
     def coming(self, blocks: Sequence[int], *, first: bool) -> None:
-        """Has the store of far files know which row groups come next, in that order."""
+        """Has the store of remote files know which row groups come next, in that order."""
         if self._store is None or not len(self._places):
             return
         places = [self.place(block) for block in blocks]
@@ -311,7 +311,7 @@ class parquet(TableReader):
             values instead of dicts.
         nulls: What stands for nulls, by column: `{"age": -1}`, `{"point.x": 0.0}` for the field of
             a struct, `{"ids[]": 0}` for the values of lists. Without it, a null is an error.
-        store: Keeps blocks of far files on disk (`Store`).
+        store: Keeps blocks of remote files on disk (`Store`).
 
     Raises:
         ModuleNotFoundError: pyarrow is not installed: `python -m pip install 'jreader[arrow]'`.

@@ -23,7 +23,7 @@ from pyarrow import parquet
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "helpers"))
 
-from far_server import FarServer
+from remote_server import RemoteServer
 from together import COUNT as DEVICES
 from together import free_port
 
@@ -237,7 +237,7 @@ def _child(job: Job, python: str, said: queue.Queue[tuple[int, Any]]) -> subproc
 def prepared(folder: Path) -> str:
     """Writes the data files, and serves ranges of some on a local URL, which it returns."""
     folder.mkdir(parents=True)
-    numbers, server = np.arange(1, COUNT + 1, dtype=np.int32), FarServer()
+    numbers, server = np.arange(1, COUNT + 1, dtype=np.int32), RemoteServer()
     for part, some in enumerate(np.split(numbers, FILES)):
         _write(folder / f"part-{part:02}", some)
     _write(folder / "all", numbers)

@@ -114,7 +114,7 @@ def test_errors_where_a_reader_is_made_show_none(url, server):
         lambda: jreader.files(url),
         lambda: jreader.jsonl(url, __file__.replace(".py", "*.gz")),
         lambda: jreader.jsonl(url.replace("a.jsonl", "*.tar")),
-        lambda: check_paths("f", ("nope://maria:sesame@host/a",), far=True),
+        lambda: check_paths("f", ("nope://maria:sesame@host/a",), remote=True),
         lambda: Pipeline(range(3).__iter__).write(url),
     ]
     for call in calls:

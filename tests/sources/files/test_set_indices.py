@@ -16,7 +16,7 @@ import pytest
 from jreader import jsonl
 from jreader.errors import DamagedData
 from jreader.sources.file_checks import States, damaged
-from jreader.sources.files.kept_indices import FileIndex, save_index
+from jreader.sources.files.index_cache import FileIndex, save_index
 from jreader.sources.files.set_indices import BESIDE, MANY, set_index
 from jreader.sources.files.stored_files import files_of
 

@@ -352,7 +352,7 @@ class TestKept:
 
     @pytest.fixture
     def folder(self, tmp_path, monkeypatch, small_blocks):
-        monkeypatch.setattr("jreader.sources.files.kept_indices._WORTH", 0)
+        monkeypatch.setattr("jreader.sources.files.index_cache._WORTH", 0)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         return tmp_path / "cache" / "jreader" / "csv"
 

@@ -22,10 +22,10 @@ import jreader
 from jreader import Store
 from jreader.errors import DamagedData
 from jreader.readers import start
-from jreader.sources import far_retries
-from jreader.sources.far_retries import may_pass
+from jreader.sources import retries
 from jreader.sources.files import open_file, read_many
 from jreader.sources.files.copies import local_copy
+from jreader.sources.retries import is_transient
 
 fsspec = pytest.importorskip("fsspec")
 pytestmark = pytest.mark.usefixtures("quick")
@@ -47,7 +47,7 @@ def file(server):
 @pytest.fixture
 def parts(monkeypatch):
     """Small parts, so that a range has several."""
-    monkeypatch.setattr("jreader.sources.files.far_files._PART", 1000)
+    monkeypatch.setattr("jreader.sources.files.remote_files._PART", 1000)
 
 
 def moods(*each):
@@ -105,7 +105,7 @@ def test_what_fails_for_good_is_an_error_after_a_bounded_number_of_tries(file, s
 
 
 def test_a_server_that_hangs_is_an_error_that_names_the_file(file, server, monkeypatch):
-    monkeypatch.setattr(far_retries, "_CLOCK", 0.05)
+    monkeypatch.setattr(retries, "_TIMEOUT", 0.05)
     server.mood = lambda _method, _name: "hang"
     with pytest.raises(
         TimeoutError, match=r"bytes 5 to 105 of http.*/data: no complete answer .* 6"
@@ -117,7 +117,7 @@ def test_a_server_that_hangs_is_an_error_that_names_the_file(file, server, monke
 
 
 def test_a_server_that_hangs_once_is_asked_again(file, server, monkeypatch):
-    monkeypatch.setattr(far_retries, "_CLOCK", 1.0)
+    monkeypatch.setattr(retries, "_TIMEOUT", 1.0)
     server.mood = moods("hang")
     assert file.read(5, 100) == CONTENT[5:105]
 
@@ -185,7 +185,7 @@ def test_good_ranges_are_given_before_the_one_that_fails(file, server):
 
 
 def test_no_more_is_on_its_way_than_there_is_room_for(file, server, monkeypatch):
-    monkeypatch.setattr("jreader.sources.files.far_files._AHEAD", 100)
+    monkeypatch.setattr("jreader.sources.files.remote_files._AHEAD", 100)
     ranges = file.read_many([(low, 40) for low in range(0, 4000, 40)])
     for number in range(100):
         assert next(ranges) == CONTENT[40 * number : 40 * number + 40]
@@ -596,6 +596,6 @@ def test_what_passes_and_what_does_not():
         Busy(),
         unsaid,
     ]
-    assert all(map(may_pass, good))
+    assert all(map(is_transient, good))
     bad = [PermissionError(), FileNotFoundError(), Wrong(), ValueError(), ModuleNotFoundError()]
-    assert not any(map(may_pass, bad))
+    assert not any(map(is_transient, bad))

@@ -8,8 +8,8 @@ from threading import Event
 
 import numpy as np
 import pytest
-from far_server import FarServer
 from programs import PATIENCE
+from remote_server import RemoteServer
 from samples import check_resumes_everywhere, everything
 
 import jreader
@@ -35,13 +35,13 @@ def folder(server, tmp_path):
 @pytest.fixture
 def near(monkeypatch):
     """A server that is so quick that ranges are read as one only where they touch."""
-    init = jreader.sources.files.far_files.FarFile.__init__
+    init = jreader.sources.files.remote_files.RemoteFile.__init__
 
     def made(file, *given):
         init(file, *given)
         file.near = 0
 
-    monkeypatch.setattr("jreader.sources.files.far_files.FarFile.__init__", made)
+    monkeypatch.setattr("jreader.sources.files.remote_files.RemoteFile.__init__", made)
 
 
 PLANS = {
@@ -264,7 +264,7 @@ def test_the_rest_of_a_pass_is_read_after_some_requests_have_failed(server, near
 class server_file:
     """A file that NumPy writes, which a server gives then."""
 
-    def __init__(self, server: FarServer, name: str):
+    def __init__(self, server: RemoteServer, name: str):
         self.server, self.name, self.parts = server, name, []
 
     def write(self, data):

@@ -15,10 +15,10 @@ from itertools import chain
 
 from jreader.errors import DamagedData
 from jreader.readers.credentials import masked
-from jreader.sources.far_retries import OtherFile, beginner
-from jreader.sources.far_systems import FarState, far_states, forget, is_web, range_of
 from jreader.sources.file_checks import changed, check_state
 from jreader.sources.files.byte_ranges import ByteFile
+from jreader.sources.remote_systems import RemoteState, forget, is_web, range_of, remote_states
+from jreader.sources.retries import OtherFile, starter
 
 _PART = 1 << 25  # bytes that are asked for at once: less costs more than it gains on a near server
 _AT_ONCE = 16  # parts that are on their way at the same time
@@ -26,13 +26,13 @@ _AHEAD = 1 << 26  # bytes of ranges that are on their way before those before th
 _RANGES_AHEAD = 256  # likewise, of short ones
 
 
-class FarFile(ByteFile):
+class RemoteFile(ByteFile):
     """A file elsewhere, of which ranges are read through fsspec.
 
     >>> import fsspec
     >>> with fsspec.open("memory://letters", "wb") as out:
     ...     _ = out.write(b"abcdef")
-    >>> file = FarFile("memory://letters")
+    >>> file = RemoteFile("memory://letters")
     >>> file, file.read(2, 3), list(file.read_many([(0, 1), (4, 2)]))
     (memory://letters (6 bytes), b'cde', [b'a', b'ef'])
 
@@ -45,15 +45,15 @@ class FarFile(ByteFile):
         OSError: It cannot be reached.
     """
 
-    elsewhere = True
+    is_remote = True
 
-    def __init__(self, path: str, seen: FarState | None = None) -> None:
+    def __init__(self, path: str, seen: RemoteState | None = None) -> None:
         """Asks what the file is now, if that is not known."""
         self.url = path
-        (found,) = far_states([path]) if seen is None else [seen]
+        (found,) = remote_states([path]) if seen is None else [seen]
         if found is None:
             raise changed(path, "cannot be found any more")
-        self.state: FarState = found
+        self.state: RemoteState = found
         stamp = self.state.stamp_of(path)
         near = 1 << 18  # what comes in the time that a server takes to answer
         super().__init__(masked(path), self.state.st_size, stamp, near)
@@ -69,29 +69,29 @@ class FarFile(ByteFile):
         """
         if not is_web(self.url):
             self._check_state()
-        begin, ahead = beginner(_AT_ONCE), 0
-        on_way: deque[list[Future[bytes]]] = deque()
+        begin, ahead = starter(_AT_ONCE), 0
+        in_flight: deque[list[Future[bytes]]] = deque()
         sizes = iter([size for _, size in ranges])
         try:
             for offset, size in ranges:
                 self.check_range(offset, size)
-                while on_way and (ahead + size > _AHEAD or len(on_way) == _RANGES_AHEAD):
+                while in_flight and (ahead + size > _AHEAD or len(in_flight) == _RANGES_AHEAD):
                     ahead -= next(sizes)
-                    yield self._came(on_way)
+                    yield self._next_arrived(in_flight)
                 parts = _cut(offset, size)
                 asked = [partial(range_of, self.url, *part, self.state) for part in parts]
-                on_way.append(begin(asked))
+                in_flight.append(begin(asked))
                 ahead += size
-            while on_way:
-                yield self._came(on_way)
+            while in_flight:
+                yield self._next_arrived(in_flight)
         finally:
-            for coming in chain.from_iterable(on_way):
+            for coming in chain.from_iterable(in_flight):
                 coming.cancel()
 
-    def _came(self, on_way: deque[list[Future[bytes]]]) -> bytes:
+    def _next_arrived(self, in_flight: deque[list[Future[bytes]]]) -> bytes:
         """The first of the ranges that are on their way, when it has come."""
         try:
-            data = b"".join([part.result() for part in on_way[0]])
+            data = b"".join([part.result() for part in in_flight[0]])
         except OSError as error:
             forget(self.url)
             try:
@@ -101,13 +101,13 @@ class FarFile(ByteFile):
             if isinstance(error, OtherFile):
                 raise changed(self.path, f"is another file ({error})") from error
             raise
-        on_way.popleft()
+        in_flight.popleft()
         return data
 
     def _check_state(self) -> None:
         """Raises DamagedData if the file is another one now, or was when it was looked at last."""
         with suppress(OSError):  # it cannot be reached: the ranges may come
-            check_state(self.path, self.state, *far_states([self.url]))
+            check_state(self.path, self.state, *remote_states([self.url]))
 
 
 def _cut(offset: int, size: int) -> list[tuple[int, int]]:

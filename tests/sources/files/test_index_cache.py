@@ -12,7 +12,7 @@ import pytest
 from jreader.errors import DamagedData
 from jreader.sources.file_checks import damaged
 from jreader.sources.files import kept, open_file
-from jreader.sources.files.kept_indices import FileIndex, in_threads, save_index
+from jreader.sources.files.index_cache import FileIndex, in_threads, save_index
 
 
 @pytest.fixture(autouse=True)
@@ -130,7 +130,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path, found, index_of, 
 def test_small_files_are_read_again_and_have_no_indices(
     tmp_path, found, index_of, cache, monkeypatch
 ):
-    monkeypatch.setattr("jreader.sources.files.kept_indices._WORTH", 2 * 128)
+    monkeypatch.setattr("jreader.sources.files.index_cache._WORTH", 2 * 128)
     (tmp_path / "small").write_bytes(b"1")
     (tmp_path / "large").write_bytes(b"1" * 255)
     for _ in range(2):
@@ -168,7 +168,7 @@ def test_indices_that_are_not_read_for_months_are_removed(tmp_path, index_of, ca
 
 
 def test_what_is_soon_found_is_not_kept(tmp_path, found, index_of, cache, monkeypatch):
-    monkeypatch.setattr("jreader.sources.files.kept_indices._WORTH", 2)
+    monkeypatch.setattr("jreader.sources.files.index_cache._WORTH", 2)
     (tmp_path / "a").write_bytes(b"\1")
     index_of("a")
     assert not cache.exists()

@@ -8,7 +8,7 @@ import jreader
 from jreader import Pipeline, Store
 from jreader.errors import DamagedData, NotResumable
 from jreader.loaders.checkpoints.cursors import checked, sealed
-from jreader.sources import far_systems
+from jreader.sources import remote_systems
 from jreader.sources.files import open_file
 
 pytest.importorskip("fsspec")
@@ -61,7 +61,7 @@ def test_a_file_that_grows_is_noticed_by_the_range_that_comes(server):
 @pytest.mark.usefixtures("small")
 def test_a_file_of_another_system_is_looked_at_while_it_is_read(monkeypatch):
     fsspec = pytest.importorskip("fsspec")
-    monkeypatch.setattr(far_systems, "_FRESH", -1.0)
+    monkeypatch.setattr(remote_systems, "_FRESH", -1.0)
     memory = fsspec.filesystem("memory")
     memory.pipe("/changes/a.jsonl", lines(b"a"))
     items = jreader.jsonl("memory://changes/a.jsonl")()
@@ -121,8 +121,8 @@ def test_a_size_that_cannot_be_is_an_error_before_memory_is_full(server, python)
     script = f"""
         import resource
         from jreader import jsonl
-        from jreader.sources import far_retries
-        far_retries._PAUSE = 0.0
+        from jreader.sources import retries
+        retries._PAUSE = 0.0
         resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
         try:
             len(jsonl("{server.url}/a.jsonl"))

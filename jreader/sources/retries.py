@@ -1,4 +1,4 @@
-"""Retries of requests for far files: where another try may help, and not for ever.
+"""Retries of requests for remote files: where another try may help, and not for ever.
 
 Whatever fails for a moment is tried again: a connection that was dropped, half of an answer, a
 server that is busy. All tries of one process run on fsspec's thread, as coroutines, so that many
@@ -27,11 +27,20 @@ from jreader.readers.exits_and_forks import in_daemon
 T = TypeVar("T")
 
 _TRIES = 6  # the pauses between them add up to some 10 s
-_CLOCK = 60.0  # seconds for one try
+_TIMEOUT = 60.0  # seconds for one try
 _PAUSE, _LONGEST = 0.3, 8.0  # seconds before the second try, which doubles, and the longest one
-_BUSY = {408, 425, 429, 500, 502, 503, 504, 509, 520, 521, 522, 523, 524}
-_NAMES_OF_STATUS = ("status", "status_code", "code")
-_OF_NETWORKS = ("aiohttp", "botocore", "urllib3", "requests", "httpx", "httpcore", "http", "ssl")
+_TRANSIENT_STATUS = {408, 425, 429, 500, 502, 503, 504, 509, 520, 521, 522, 523, 524}
+_STATUS_NAMES = ("status", "status_code", "code")
+_NETWORK_LIBRARIES = (
+    "aiohttp",
+    "botocore",
+    "urllib3",
+    "requests",
+    "httpx",
+    "httpcore",
+    "http",
+    "ssl",
+)
 
 
 class OtherFile(OSError):
@@ -46,33 +55,33 @@ class NoRanges(OSError):
     """A server does not give ranges; to ask again does not help."""
 
 
-_FOR_GOOD = (
+_PERMANENT = (
     *(FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError),
     *(OtherFile, NoRanges),
 )
 
 
-def one_of(call: Callable[[], Awaitable[T]]) -> T:
+def run_one(call: Callable[[], Awaitable[T]]) -> T:
     """What a coroutine returns, run on fsspec's thread; Ctrl-C ends it."""
-    return all_of([call], 1)[0]
+    return run_all([call], 1)[0]
 
 
-def all_of(calls: Sequence[Callable[[], Awaitable[T]]], at_once: int) -> list[T]:
+def run_all(calls: Sequence[Callable[[], Awaitable[T]]], at_once: int) -> list[T]:
     """What coroutines return, so many of them on their way at the same time.
 
     The first error ends the others.
     """
-    coming = beginner(at_once)(calls) if calls else []
+    futures = starter(at_once)(calls) if calls else []
     try:
-        for each in as_completed(coming):
+        for each in as_completed(futures):
             each.result()
-        return [each.result() for each in coming]
+        return [each.result() for each in futures]
     finally:
-        for each in coming:
+        for each in futures:
             each.cancel()
 
 
-def beginner(
+def starter(
     at_once: int,
 ) -> Callable[[Sequence[Callable[[], Awaitable[T]]]], list[Future[T]]]:
     """What begins coroutines, so many of all of them on their way at the same time.
@@ -90,7 +99,7 @@ def beginner(
     return lambda calls: [asyncio.run_coroutine_threadsafe(one(call), loop) for call in calls]
 
 
-async def tried(what: str, attempt: Callable[[], Awaitable[T]]) -> T:
+async def retried(what: str, attempt: Callable[[], Awaitable[T]]) -> T:
     """What the attempt returns, tried again where that may help.
 
     Raises:
@@ -101,31 +110,31 @@ async def tried(what: str, attempt: Callable[[], Awaitable[T]]) -> T:
     while True:
         number += 1
         try:
-            return cast("T", await asyncio.wait_for(attempt(), _CLOCK))
+            return cast("T", await asyncio.wait_for(attempt(), _TIMEOUT))
         except (OtherFile, NoRanges):
             raise
         except Exception as error:
-            if number == _TRIES or not may_pass(error):
+            if number == _TRIES or not is_transient(error):
                 failure, said = _last_failure(what, number, error), "".join(format_exception(error))
                 raise failure from (error if masked(said) == said else None)
         await asyncio.sleep(_pause(number))
 
 
-def may_pass(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Whether what failed may succeed when it is tried again.
 
-    >>> may_pass(ConnectionResetError()), may_pass(PermissionError()), may_pass(KeyError())
-    (True, False, False)
+    >>> is_transient(ConnectionResetError()), is_transient(PermissionError())
+    (True, False)
     """
     status = _status(error)
     if status is not None:
-        return status in _BUSY
+        return status in _TRANSIENT_STATUS
     if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
-        return may_pass(error.__cause__)  # fsspec says so of any answer but the good one
-    if isinstance(error, (*_FOR_GOOD, ImportError)) or "Credential" in type(error).__name__:
+        return is_transient(error.__cause__)  # fsspec says so of any answer but the good one
+    if isinstance(error, (*_PERMANENT, ImportError)) or "Credential" in type(error).__name__:
         return False
     room = type(error).__module__.partition(".")[0]
-    return isinstance(error, (OSError, EOFError, TimeoutError)) or room in _OF_NETWORKS
+    return isinstance(error, (OSError, EOFError, TimeoutError)) or room in _NETWORK_LIBRARIES
 
 
 def _last_failure(what: str, tries: int, error: Exception) -> Exception:
@@ -133,14 +142,14 @@ def _last_failure(what: str, tries: int, error: Exception) -> Exception:
     of = f"{tries} {'try' if tries == 1 else 'tries'}"
     if isinstance(error, TimeoutError):
         return TimeoutError(
-            f"{what}: no complete answer came within {_CLOCK:g} s, in the last of {of}. Is the "
+            f"{what}: no complete answer came within {_TIMEOUT:g} s, in the last of {of}. Is the "
             "server there, and the network?"
         )
     said = masked(f"{type(error).__name__}: {error}").rstrip(": .")
     text = f"{what} could not be read in {of}; the last one failed with {said}."
-    if isinstance(error, FileNotFoundError) and may_pass(error):
+    if isinstance(error, FileNotFoundError) and is_transient(error):
         return OSError(text)
-    if isinstance(error, _FOR_GOOD):
+    if isinstance(error, _PERMANENT):
         return type(error)(text)
     return OSError(text)
 
@@ -153,7 +162,7 @@ def _status(error: BaseException) -> int | None:
     if isinstance(answer, dict):  # botocore's
         status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
         return status if isinstance(status, int) else None
-    names = [(each, name) for each in (error, answer) for name in _NAMES_OF_STATUS]
+    names = [(each, name) for each in (error, answer) for name in _STATUS_NAMES]
     found = (getattr(each, name, None) for each, name in names)  # not all: some warn when asked
     return next((status for status in found if isinstance(status, int)), None)
 
@@ -168,7 +177,7 @@ def _asyncio() -> Any:
     return import_module("asyncio")
 
 
-async def once(system: Any, method: str, *args: Any, **options: Any) -> Any:
+async def called_once(system: Any, method: str, *args: Any, **options: Any) -> Any:
     """What a method of a file system returns; one that waits does so on a thread of its own."""
     coroutine = getattr(system, f"_{method}", None)
     if getattr(system, "async_impl", False) and inspect.iscoroutinefunction(coroutine):
@@ -177,9 +186,11 @@ async def once(system: Any, method: str, *args: Any, **options: Any) -> Any:
     return await _asyncio().wrap_future(in_daemon("jreader far", call))
 
 
-async def asked(system: Any, method: str, what: str, *args: Any, **options: Any) -> Any:
+async def called_with_retries(
+    system: Any, method: str, what: str, *args: Any, **options: Any
+) -> Any:
     """What a method of a file system returns, tried again; `what` is what errors say was asked."""
-    return await tried(what, partial(once, system, method, *args, **options))
+    return await retried(what, partial(called_once, system, method, *args, **options))
 
 
 _LOOPS: WeakSet[Any] = WeakSet()

@@ -1,6 +1,6 @@
 """Files that lie elsewhere (S3, GCS, HTTP), through fsspec: their state, ranges, and names.
 
-What asks for them is in `far_retries.py`. fsspec hands over the bytes of an answer alone. What says
+What asks for them is in `retries.py`. fsspec hands over the bytes of an answer alone. What says
 which file and which bytes they are stands in its head: a web server may not know `If-Match`, may
 give another range, or the file may have been replaced since it was found.
 """
@@ -19,29 +19,29 @@ from typing import Any
 
 from jreader.extras import extra
 from jreader.readers.credentials import masked
-from jreader.sources.far_retries import (
+from jreader.sources.retries import (
     NoRanges,
     OtherFile,
     ShortAnswer,
-    all_of,
-    asked,
-    once,
-    one_of,
-    tried,
+    called_once,
+    called_with_retries,
+    retried,
+    run_all,
+    run_one,
 )
 
 _FRESH = 30.0  # seconds for which a file is not looked at again: a pass begins with a look at all
 _AT_ONCE = 32  # looks at files that are on their way at the same time
 
 _SPAN = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
-_FAR = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(::[^:/]+)*://")
+_REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(::[^:/]+)*://")
 _STATES = ("ETag", "etag", "generation", "md5Hash", "content_md5", "blob_id", "sha256", "checksum")
 _TIMES = ("mtime", "LastModified", "last_modified", "Last-Modified", "updated", "modified")
 
 
 @dataclass(frozen=True)
-class FarState:
-    """What a far file is now; `os.stat` says the same of files that are here.
+class RemoteState:
+    """What a remote file is now; `os.stat` says the same of files that are here.
 
     Attributes:
         st_size: How many bytes it has.
@@ -79,22 +79,22 @@ class FarState:
         return blake2b(of, digest_size=8).hexdigest()
 
 
-def is_far(path: str) -> bool:
+def is_remote(path: str) -> bool:
     """Whether a path is that of a file elsewhere: it begins with a protocol.
 
     >>> is_far("s3://bucket/part-0.jsonl"), is_far("data/part-0.jsonl"), is_far("C:/data")
     (True, False, False)
     """
-    return "://" in path and _FAR.match(path) is not None
+    return "://" in path and _REMOTE.match(path) is not None
 
 
-def far_among(paths: Sequence[str]) -> list[int]:
+def remote_among(paths: Sequence[str]) -> list[int]:
     """The numbers of those paths that are of files elsewhere.
 
-    >>> far_among(["a.jsonl", "s3://bucket/a.jsonl"])
+    >>> remote_among(["a.jsonl", "s3://bucket/a.jsonl"])
     [1]
     """
-    return [at for at, path in enumerate(paths) if "://" in path and is_far(path)]
+    return [at for at, path in enumerate(paths) if "://" in path and is_remote(path)]
 
 
 def system_of(path: str) -> tuple[Any, str]:
@@ -124,8 +124,8 @@ def system_of(path: str) -> tuple[Any, str]:
     return _SYSTEMS.setdefault((os.getpid(), where), system), name
 
 
-def far_states(paths: Sequence[str]) -> list[FarState | None]:
-    """What far files are now, or were a moment ago; None for those that are not there.
+def remote_states(paths: Sequence[str]) -> list[RemoteState | None]:
+    """What remote files are now, or were a moment ago; None for those that are not there.
 
     They are looked at many at a time.
 
@@ -135,7 +135,7 @@ def far_states(paths: Sequence[str]) -> list[FarState | None]:
     now = time.monotonic()
     old = [path for path in dict.fromkeys(paths) if now - _SEEN.get(path, _NEVER)[0] > _FRESH]
     looks = [partial(_look, path, *system_of(path)) for path in old]
-    for path, state in zip(old, all_of(looks, _AT_ONCE), strict=True):
+    for path, state in zip(old, run_all(looks, _AT_ONCE), strict=True):
         _SEEN[path] = now, state
     return [_SEEN[path][1] for path in paths]
 
@@ -145,15 +145,15 @@ def forget(path: str) -> None:
     _SEEN.pop(path, None)
 
 
-def far_matches(path: str, suffixes: tuple[str, ...]) -> list[str] | None:
-    """The files of a far folder or pattern, unordered; None if the path is that of a file.
+def remote_matches(path: str, suffixes: tuple[str, ...]) -> list[str] | None:
+    """The files of a remote folder or pattern, unordered; None if the path is that of a file.
 
     A folder is a path that ends in a slash, or that the file system calls one.
 
     Raises:
         OSError: It cannot be reached.
     """
-    infos = _far_infos(path, *system_of(path))
+    infos = _remote_infos(path, *system_of(path))
     if infos is None:
         return None
     if "*" not in path:
@@ -166,8 +166,8 @@ def far_matches(path: str, suffixes: tuple[str, ...]) -> list[str] | None:
     return [unstrip(name) for name in names]
 
 
-def far_entries(path: str, *, deep: bool = False) -> dict[str, bool]:
-    """What lies in a far folder, by its name there, and whether it is a folder; none if it is none.
+def remote_entries(path: str, *, deep: bool = False) -> dict[str, bool]:
+    """Lists a remote folder: {name: is it a folder}; empty if the path is no folder.
 
     Args:
         path: The folder.
@@ -181,7 +181,7 @@ def far_entries(path: str, *, deep: bool = False) -> dict[str, bool]:
     what, method = f"the list of files of {masked(path)}", "find" if deep else "ls"
     inside = f"{name.rstrip('/')}/"
     try:
-        found = one_of(partial(asked, system, method, what, inside, detail=True))
+        found = run_one(partial(called_with_retries, system, method, what, inside, detail=True))
     except FileNotFoundError:
         return {}
     infos = found.values() if isinstance(found, dict) else found
@@ -189,21 +189,23 @@ def far_entries(path: str, *, deep: bool = False) -> dict[str, bool]:
     return {name.removeprefix(inside): named[name] for name in named if name.startswith(inside)}
 
 
-def _far_infos(path: str, system: Any, name: str) -> list[dict[str, Any]] | None:
+def _remote_infos(path: str, system: Any, name: str) -> list[dict[str, Any]] | None:
     """What a file system knows of what is in a folder, or fits a pattern; None of a file."""
     web = path.startswith("http")  # where a question mark begins what a server is asked
     what = f"the list of files of {masked(path)}"
     system.invalidate_cache()
     if any(mark in path for mark in ("*" if web else "*?[")):
-        return [*one_of(partial(asked, system, "glob", what, name, detail=True)).values()]
+        return [
+            *run_one(partial(called_with_retries, system, "glob", what, name, detail=True)).values()
+        ]
     info = partial(_info, path, system, name)
-    if path.endswith("/") or (not web and _is_dir(one_of(info))):
-        return list(one_of(partial(asked, system, "ls", what, name, detail=True)))
+    if path.endswith("/") or (not web and _is_dir(run_one(info))):
+        return list(run_one(partial(called_with_retries, system, "ls", what, name, detail=True)))
     return None
 
 
-async def range_of(path: str, offset: int, size: int, state: FarState) -> bytes:
-    """A range of a far file, tried again where that may help.
+async def range_of(path: str, offset: int, size: int, state: RemoteState) -> bytes:
+    """A range of a remote file, tried again where that may help.
 
     Args:
         path: The file.
@@ -221,11 +223,11 @@ async def range_of(path: str, offset: int, size: int, state: FarState) -> bytes:
     async def attempt() -> bytes:
         if is_web(path) and hasattr(system, "set_session"):
             return await web_range(system, name, offset, size, state)
-        data = await once(system, "cat_file", name, start=offset, end=offset + size)
+        data = await called_once(system, "cat_file", name, start=offset, end=offset + size)
         return exact_bytes(bytes(data), size)
 
     try:
-        return await tried(f"bytes {offset:,} to {offset + size:,} of {masked(path)}", attempt)
+        return await retried(f"bytes {offset:,} to {offset + size:,} of {masked(path)}", attempt)
     except NoRanges as error:
         raise OSError(
             f"{masked(path)} is served without ranges: {error}. Copy the file to this machine, or "
@@ -233,7 +235,7 @@ async def range_of(path: str, offset: int, size: int, state: FarState) -> bytes:
         ) from None
 
 
-async def web_range(system: Any, url: str, offset: int, size: int, state: FarState) -> bytes:
+async def web_range(system: Any, url: str, offset: int, size: int, state: RemoteState) -> bytes:
     """Those bytes of a file of a web server, which is asked once.
 
     Raises:
@@ -278,7 +280,7 @@ def exact_bytes(data: bytes, size: int) -> bytes:
     return data
 
 
-def _check_state(headers: Any, state: FarState) -> None:
+def _check_state(headers: Any, state: RemoteState) -> None:
     """An ETag tells states apart; without one, the date does, to the second."""
     etag, date = headers.get("ETag", ""), headers.get("Last-Modified", "")
     if etag and state.etag:
@@ -289,7 +291,7 @@ def _check_state(headers: Any, state: FarState) -> None:
         raise OtherFile("the server has another file now")
 
 
-def _check_span(answer: Any, offset: int, size: int, state: FarState) -> None:
+def _check_span(answer: Any, offset: int, size: int, state: RemoteState) -> None:
     if answer.status != 206:
         if offset or size != state.st_size or answer.content_length not in (None, size):
             raise NoRanges(f"{size:,} bytes were asked for, and the whole file came")
@@ -312,7 +314,7 @@ def is_web(path: str) -> bool:
 async def _info(path: str, system: Any, name: str) -> dict[str, Any]:
     """What a file system knows of a file or a folder; nothing of what is not there."""
     try:
-        return dict(await asked(system, "info", f"the size of {masked(path)}", name))
+        return dict(await called_with_retries(system, "info", f"the size of {masked(path)}", name))
     except FileNotFoundError:
         return {}
 
@@ -321,7 +323,7 @@ def _is_dir(info: dict[str, Any]) -> bool:
     return info.get("type") == "directory"
 
 
-async def _look(path: str, system: Any, name: str) -> FarState | None:
+async def _look(path: str, system: Any, name: str) -> RemoteState | None:
     """What a file is now; None if there is none."""
     system.invalidate_cache()
     info = await _info(path, system, name)
@@ -339,11 +341,11 @@ async def _look(path: str, system: Any, name: str) -> FarState | None:
     text = "\n".join([str(size), *facts])
     stamp = blake2b(text.encode(), digest_size=8).hexdigest()
     etag, date = (str(info.get(key) or "") for key in ("ETag", "Last-Modified"))
-    return FarState(int(size), stamp, etag, date, bool(facts))
+    return RemoteState(int(size), stamp, etag, date, bool(facts))
 
 
 _SYSTEMS = dict[tuple[int, str], Any]()
 """The file systems, one for each process and server; fsspec has one for each thread."""
 
-_SEEN: dict[str, tuple[float, FarState | None]] = {}
+_SEEN: dict[str, tuple[float, RemoteState | None]] = {}
 _NEVER = (float("-inf"), None)

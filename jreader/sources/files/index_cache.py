@@ -28,8 +28,8 @@ import numpy as np
 from jreader.cores import usable_cores
 from jreader.progress import Bar
 from jreader.readers.columns import Array
-from jreader.sources.far_systems import is_far
 from jreader.sources.files.byte_ranges import ByteFile
+from jreader.sources.remote_systems import is_remote
 from jreader.sources.transactions import new_file
 
 S = TypeVar("S")
@@ -132,7 +132,7 @@ def kept_files(
 
     def of(file: ByteFile) -> T:
         path = None
-        if keep and (file.size >= least or is_far(file.path)):
+        if keep and (file.size >= least or is_remote(file.path)):
             path = folder / name(file)
             loaded = load(file, path)
             if loaded is not None:
@@ -194,7 +194,7 @@ def _threads() -> int:
 
 def name_of(file: ByteFile, asked: str) -> str:
     """The name of what is kept of a file: what it is of, and of which state of the file."""
-    path = file.path if is_far(file.path) else os.path.realpath(file.path)
+    path = file.path if is_remote(file.path) else os.path.realpath(file.path)
     of = f"{path} {asked}"
     key = blake2b(of.encode(errors="surrogateescape"), digest_size=12).hexdigest()
     return f"{key}-{file.stamp}"

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 
-class FarServer:
+class RemoteServer:
     """Serves `files` under `url`; `mood` says for each request how it is answered.
 
     A mood is a function of the method and the name, called once for a request, that returns
@@ -72,7 +72,7 @@ class _Server(ThreadingHTTPServer):
         """Those who hang up are no news."""
 
 
-def _handler(server: FarServer) -> type[BaseHTTPRequestHandler]:  # noqa: C901  # one method
+def _handler(server: RemoteServer) -> type[BaseHTTPRequestHandler]:  # noqa: C901  # one method
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         disable_nagle_algorithm = True  # or each answer waits 40 ms
