@@ -16,18 +16,21 @@ from jreader.readers import described
 
 def pickled_error(error: BaseException) -> bytes:
     """Pickles an error with its traceback as a note; only the traceback if pickle cannot."""
-    told = "".join(traceback.format_exception(error))
+    traceback_text = "".join(traceback.format_exception(error))
     return pickle.dumps(
-        (_pickled_if_possible(error, told) if isinstance(error, Exception) else b"", told)
+        (
+            _pickled_if_possible(error, traceback_text) if isinstance(error, Exception) else b"",
+            traceback_text,
+        )
     )
 
 
-def _pickled_if_possible(error: Exception, told: str) -> bytes:
-    said = None
+def _pickled_if_possible(error: Exception, traceback_text: str) -> bytes:
+    message = None
     with contextlib.suppress(Exception):  # of classes that a user wrote
-        said = str(error)
+        message = str(error)
     try:
-        error.add_note(f"in a worker process:\n{told}")
+        error.add_note(f"in a worker process:\n{traceback_text}")
     except Exception:  # a frozen one: as text, it has its traceback
         return b""
     found = []
@@ -37,14 +40,14 @@ def _pickled_if_possible(error: Exception, told: str) -> bytes:
             made = unpickled(data)
             if isinstance(made, type(error)):
                 found.append(data)
-                if str(made) == said:  # an __init__ that makes the message would do it twice
+                if str(made) == message:  # an __init__ that makes the message would do it twice
                     return data
     return next(iter(found), b"")
 
 
 def unpickled_error(data: bytes) -> Exception:
     """The error that a worker sent; a ReaderError that tells of it if it cannot be made here."""
-    one, told = unpickled(data)
+    one, traceback_text = unpickled(data)
     reason = ""
     if one:
         try:
@@ -54,7 +57,7 @@ def unpickled_error(data: bytes) -> Exception:
             reason = f": it became {described(error)}"
         except Exception as failed:  # its module is only there, its class opens a file, ...
             reason = f": {type(failed).__name__}: {failed}"
-    made = ReaderError(f"a worker process raised:\n{told}")
+    made = ReaderError(f"a worker process raised:\n{traceback_text}")
     if reason:
         made.add_note(f"its own class cannot be made here{reason}")
     return made

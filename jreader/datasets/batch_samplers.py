@@ -83,7 +83,7 @@ class BatchSampler(batch[int]):
                 "sampler=RandomSampler(dataset), or leave shuffle out."
             )
         if sampler is not None:
-            indices = again("BatchSampler(sampler=...)", sampler)
+            indices = reiterable("BatchSampler(sampler=...)", sampler)
         else:
             indices = RandomSampler(dataset, seed=seed) if shuffle else SequenceSampler(dataset)
         full = errors.check_flag("drop_last of BatchSampler", drop_last)
@@ -229,8 +229,8 @@ class _share(Sampler[int]):
 
 
 @op
-class _again(Node[T]):
-    """A reader of an iterable, iterated anew in every pass: samplers of other libraries, say."""
+class _again(Node[T]):  # this name stands in stored cursors
+    """Iterate an iterable again in every pass, such as a sampler of another library."""
 
     iterable: Any
 
@@ -247,12 +247,12 @@ class _again(Node[T]):
         return type(self.iterable).__name__
 
 
-def again(call: str, items: Any, *, checked: bool = False) -> Reader[Any]:
+def reiterable(call: str, items: Any, *, checked: bool = False) -> Reader[Any]:
     """Returns a reader of an iterable that can be iterated more than once, or a reader as it is.
 
     One that is an iterator too cannot, as a rule, unless it was `checked` to be a data set.
 
-    >>> list(again("DataLoader(batch_sampler=...)", [[0, 1], [2]])())
+    >>> list(reiterable("DataLoader(batch_sampler=...)", [[0, 1], [2]])())
     [[0, 1], [2]]
 
     Raises:

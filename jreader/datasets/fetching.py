@@ -21,7 +21,7 @@ from jreader.readers.protected import protected
 from jreader.readers.refills import watched
 from jreader.readers.streams_with_state import is_declared_stream, kinds_of_grain
 from jreader.sources.columns import Table
-from jreader.sources.random_access import check_getitem, is_first_batch, refuse_absent, source
+from jreader.sources.random_access import check_getitem, check_in_range, is_first_batch, source
 
 
 def fetch(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
@@ -39,7 +39,7 @@ def fetch(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
     try:
         return _fetched(dataset, indices)
     except Exception as error:
-        refuse_absent(dataset, indices, error)
+        check_in_range(dataset, indices, error)
         raise
 
 
@@ -112,7 +112,7 @@ def fetch_one(dataset: Any, index: Any) -> Any:
 
 def _explain(dataset: Any, index: Any, error: Exception) -> None:
     noted(error, f"raised by {type(dataset).__name__}[{described(index)}]")
-    refuse_absent(dataset, [index], error)
+    check_in_range(dataset, [index], error)
 
 
 def is_stream(dataset: object) -> bool:

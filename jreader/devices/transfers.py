@@ -44,7 +44,7 @@ _default_device: Any = jax.default_device
 _guard: Any = jax.transfer_guard_host_to_device
 
 
-class _Way(NamedTuple):
+class _Transfer(NamedTuple):
     """How arrays of one shape and dtype go to their devices.
 
     Attributes:
@@ -62,17 +62,17 @@ def putter(  # noqa: C901  # each function is one more call a feed
     placement: Placement, then: Callable[..., Any] | None
 ) -> Callable[..., Any]:
     """The function that `Placement.putter` gives; it is called once for each feed."""
-    target, learned = placement.target, dict[Hashable, list[_Way]]()
+    target, learned = placement.target, dict[Hashable, list[_Transfer]]()
     several = target is not None and jax.process_count() > 1
     quick = _batched_device_put is not None and target != "host" and not several
-    usual = set(product([placement.x64], _OPEN if quick else (), [placement.default]))
+    known_modes = set(product([placement.x64], _OPEN if quick else (), [placement.default]))
     device = _default_device if target is None else SimpleNamespace(value=placement.default)
     label = ("transfer", "on_device")[then is not None]
 
     def put(feed: Any, *numbers: Any, annotates: bool = True) -> Any:
         if profiler.active and annotates:
             return annotated(label, put, feed, *numbers, annotates=False)
-        if (_x64.value, _guard.value, device.value) not in usual:
+        if (_x64.value, _guard.value, device.value) not in known_modes:
             return _put_in_modes(placement, then, feed, numbers)
         if then is not None and target is None:
             return then(feed, *numbers)  # jit takes arrays of NumPy itself, at half the cost
@@ -89,7 +89,7 @@ def putter(  # noqa: C901  # each function is one more call a feed
         ways = learned.get(tuple(kind))
         if ways is None:
             placed = placement.put(feed)
-            way = partial(_way, placement)
+            way = partial(_transfer, placement)
             _learn(learned, tuple(kind), list(map(way, arrays, leaves(placed))))
         else:
             made = []
@@ -129,7 +129,7 @@ _FORMS: dict[Any, Any] = {dict: (dict.values, tuple), tuple: (tuple, len), list:
 
 
 def _learn(
-    learned: dict[Hashable, list[_Way]], kind: Hashable, ways: Sequence[_Way | None]
+    learned: dict[Hashable, list[_Transfer]], kind: Hashable, ways: Sequence[_Transfer | None]
 ) -> None:
     """Remembers how feeds of a kind go to devices, now that one was placed."""
     if len(learned) >= _MOST:
@@ -139,10 +139,10 @@ def _learn(
         learned[kind] = known
 
 
-def _way(placement: Placement, array: Any, placed: Any) -> _Way | None:
+def _transfer(placement: Placement, array: Any, placed: Any) -> _Transfer | None:
     """How arrays like this one go; None if `device_put` did more than split it and send it."""
     if placed is array:  # strings stay where they are
-        return _Way(itemgetter(0), None)
+        return _Transfer(itemgetter(0), None)
     if isinstance(placed, jax.core.Tracer) or placed.dtype != array.dtype:
         return None
     sharding = placed.sharding
@@ -159,10 +159,10 @@ def _way(placement: Placement, array: Any, placed: Any) -> _Way | None:
         committed=placed.committed,
     )
     parts = list(indices.values()) if len(indices) > 1 else None
-    return _Way(send, parts, placement.dealer(sharding, array))
+    return _Transfer(send, parts, placement.dealer(sharding, array))
 
 
-def _found() -> Callable[..., Any] | None:
+def _batched_call() -> Callable[..., Any] | None:
     """The call below `device_put`; None where this jax has none like it."""
     try:
         call: Any = import_module("jax._src.lib").xla_client.batched_device_put
@@ -175,4 +175,4 @@ def _found() -> Callable[..., Any] | None:
     return known if same and states else None
 
 
-_batched_device_put: Any = _found()
+_batched_device_put: Any = _batched_call()

@@ -65,46 +65,46 @@ class KerasFeeds:
                 f"{loading.source.rows}: load with the batch size of that run, or give "
                 "data.callback to fit and no state to the loader."
             )
-        self.step = self._began = self._first = first * self.steps + position.steps
+        self.step = self._start = self._first = first * self.steps + position.steps
         self._resumed = at
-        self._pinned, self._looks, self._within = epoch is not None, False, False
-        self._of_fit = self.steps  # its steps_per_epoch, once the callback knows it
+        self._one_epoch, self._peeks, self._in_epoch = epoch is not None, False, False
+        self._steps_of_fit = self.steps  # its steps_per_epoch, once the callback knows it
         self._feeds: Any = None
-        self._at = -1  # the step of the next one of these
+        self._next_step = -1  # the step of the next one of these
 
     @property
     def workers(self) -> int:
         """1: batches come in order. Keras asks as it begins a `fit`, `evaluate` or `predict`."""
-        if not self._pinned:
-            self._began = self.step
-        self.step, self._looks, self._within = self._began, True, False
+        if not self._one_epoch:
+            self._start = self.step
+        self.step, self._peeks, self._in_epoch = self._start, True, False
         return 1
 
     @property
     def num_batches(self) -> int:
         """The steps of an epoch; of one that begins in its middle, those that are left."""
-        return (self._within and -self.step % self._of_fit) or self.steps
+        return (self._in_epoch and -self.step % self._steps_of_fit) or self.steps
 
     def on_epoch_begin(self) -> None:
         """Keras begins an epoch, or a look."""
-        self._within = not self._looks
+        self._in_epoch = not self._peeks
 
     def on_epoch_end(self) -> None:
         """Keras has ended an epoch, or a look, or is about to begin or to validate."""
-        if not self._within:
-            self.step = self._began
-        self._looks = self._within = False
+        if not self._in_epoch:
+            self.step = self._start
+        self._peeks = self._in_epoch = False
 
     def __getitem__(self, _index: int) -> tuple[Any, ...]:
         """The next batch."""
         step, done = self.step, self.step % self.steps
-        if self._at != step or (self._pinned and not done):
-            until = step - done + self.steps if self._pinned else None
+        if self._next_step != step or (self._one_epoch and not done):
+            until = step - done + self.steps if self._one_epoch else None
             at = self._resumed if step == self._first else None
             self._feeds = self._loader.steps(until, at, start=0 if at else step)
-        self._at = -1  # which stays if this raises
+        self._next_step = -1  # which stays if this raises
         batch = self._batch(next(self._feeds))
-        self._at = self.step = step + 1
+        self._next_step = self.step = step + 1
         return batch
 
     def _batch(self, feed: Any) -> tuple[Any, ...]:
@@ -147,10 +147,10 @@ class KerasFeeds:
         """
 
         def begin(epoch: int, _logs: object) -> None:
-            if self.step == self._began:  # the first epoch of this `fit`
-                optimizer, self._of_fit = made.model.optimizer, made.params["steps"]
+            if self.step == self._start:  # the first epoch of this `fit`
+                optimizer, self._steps_of_fit = made.model.optimizer, made.params["steps"]
                 done = int(optimizer.iterations) * (optimizer.gradient_accumulation_steps or 1)
-                self.step = done or epoch * self._of_fit
+                self.step = done or epoch * self._steps_of_fit
 
         made = import_module("keras").callbacks.LambdaCallback(on_epoch_begin=begin)
         return made

@@ -80,7 +80,7 @@ def held_lock(fed: Fed) -> Iterator[Finding]:
         if call.by != "threads" or call.workers < 2:
             continue
         watched = holding(call.function, [(sample,) for sample in samples])
-        if watched is None or not watched.holds_lock:
+        if watched is None or not watched.holds_gil:
             continue
         instead = "map(fn, processes={})"
         if isinstance(call.op, xmap_readers):

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from jreader import errors
-from jreader.batches import Batching, Makers
+from jreader.batches import Batching, BatchWorkers
 from jreader.batches.made_elsewhere import check_numbered
 from jreader.feeds import data
 from jreader.readers import Node, Reader, described
@@ -19,7 +19,7 @@ CAPACITY = 2  # one feed is placed while another one is used
 CALL = "DataLoader(dataset, ...)"
 
 
-class Given:
+class ReadOnlyArgument:
     """An argument of a loader, as an attribute that can be read and not set.
 
     Passes that have begun would not notice another value; make another loader for that.
@@ -49,18 +49,18 @@ class Given:
 
 def names_given(kind: type) -> list[str]:
     """The names of the arguments that can be read of loaders of a class."""
-    return [name for name, value in vars(kind).items() if isinstance(value, Given)]
+    return [name for name, value in vars(kind).items() if isinstance(value, ReadOnlyArgument)]
 
 
-_PINNED = "feeds are placed on the devices ahead of the step, and jax stages what it copies"
+_PINNED_MEMORY = "feeds are placed on the devices ahead of the step, and jax stages what it copies"
 # arguments of torch and Paddle: the only value that is allowed, and why
-_ELSEWHERE: dict[str, tuple[Any, str]] = {
+_FOREIGN: dict[str, tuple[Any, str]] = {
     "generator": (
         None,
         "an order is a function of seed=, epoch and index, so that a run can be resumed",
     ),
-    "pin_memory": (False, _PINNED),
-    "pin_memory_device": ("", _PINNED),
+    "pin_memory": (False, _PINNED_MEMORY),
+    "pin_memory_device": ("", _PINNED_MEMORY),
     "multiprocessing_context": (
         None,
         "workers are fresh processes, never forked, since a fork of one that runs jax hangs",
@@ -73,7 +73,7 @@ _ELSEWHERE: dict[str, tuple[Any, str]] = {
 }
 
 
-def capacity_of(capacity: int, elsewhere: dict[str, Any], known: list[str]) -> int:
+def capacity_of(capacity: int, foreign: dict[str, Any], known: list[str]) -> int:
     """How many feeds to prefetch, by `capacity` or Paddle's words; it checks foreign arguments too.
 
     >>> capacity_of(2, {"pin_memory": False, "use_buffer_reader": False}, [])
@@ -81,13 +81,13 @@ def capacity_of(capacity: int, elsewhere: dict[str, Any], known: list[str]) -> i
 
     Args:
         capacity: The argument `capacity`.
-        elsewhere: The arguments whose names are not jreader's.
+        foreign: The arguments whose names are not jreader's.
         known: The names that are jreader's, for a hint.
 
     Raises:
         TypeError: An argument is unknown, or its value means nothing here.
     """
-    others = dict(elsewhere)
+    others = dict(foreign)
     size = others.pop("reader_buffer_size", capacity)
     if size != capacity != CAPACITY:
         raise TypeError(f"{CALL} takes capacity, or Paddle's word reader_buffer_size, not both.")
@@ -95,11 +95,11 @@ def capacity_of(capacity: int, elsewhere: dict[str, Any], known: list[str]) -> i
     if not errors.check_flag(f"use_buffer_reader of {CALL}", others.pop("use_buffer_reader", True)):
         size = 0
     for name, value in others.items():
-        if name not in _ELSEWHERE:
-            close = get_close_matches(name, [*known, *_ELSEWHERE], 1)
+        if name not in _FOREIGN:
+            close = get_close_matches(name, [*known, *_FOREIGN], 1)
             hint = f": is it {close[0]}?" if close else ""
             raise TypeError(f"{CALL} got an unexpected keyword argument {name!r}{hint}")
-        says_nothing, reason = _ELSEWHERE[name]
+        says_nothing, reason = _FOREIGN[name]
         if value is not says_nothing and value != says_nothing:
             raise TypeError(
                 f"{name}={described(value)} of {CALL} means nothing here: {reason}. So leave it "
@@ -131,9 +131,9 @@ def check_order(batch_size: Any, shuffle: Any, drop_last: Any) -> None:
         )
 
 
-def checked_makers(
+def checked_workers(
     workers: Any, batches: Reader[Any], *, resident: bool, share: str | None = None
-) -> Makers:
+) -> BatchWorkers:
     """The executor that `workers` of `load` asks for.
 
     Raises:
@@ -156,11 +156,13 @@ def checked_makers(
         )
     found = check_numbered(batches)
     if share is None:
-        return Makers(executor, {})
-    return _sharing_makers(executor, found, batches, share)
+        return BatchWorkers(executor, {})
+    return _shared_workers(executor, found, batches, share)
 
 
-def _sharing_makers(executor: Any, found: Batching, batches: Reader[Any], share: Any) -> Makers:
+def _shared_workers(
+    executor: Any, found: Batching, batches: Reader[Any], share: Any
+) -> BatchWorkers:
     """The executor that loaders share whose `share` is equal."""
     call = f"load(workers=..., share={described(share)})"
     client = getattr(executor, "_client", None)  # Dask's
@@ -181,7 +183,7 @@ def _sharing_makers(executor: Any, found: Batching, batches: Reader[Any], share:
             f"{call} needs what other jobs draw too, and {described(batches)} draws other numbers "
             "in each: type seed=0 where it is random."
         )
-    return Makers(SharedDask(client), {}, share)
+    return BatchWorkers(SharedDask(client), {}, share)
 
 
 def _is_place(value: Any) -> bool:

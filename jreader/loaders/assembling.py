@@ -45,8 +45,10 @@ class Assembler:
         own = self._lanes and loading.share is not None
         self._needs_own_rows = own and not loading.pads  # else batches without any make no feed
         self._ended = False  # whether a short batch has come that has to be the last
-        self._usual: list[int] | None = None  # the rows of a whole feed: another needs no look
-        self._plain: int | None = None  # those of its batch, if its arrays are the feed
+        self._whole_sizes: list[int] | None = (
+            None  # the rows of a whole feed: another needs no look
+        )
+        self._plain_rows: int | None = None  # those of its batch, if its arrays are the feed
         self._named = partial(loading.feeds.from_samples, lists=self._kind == "samples")
         if loading.options.workers is not None:
             self._named = partial(_received, loading.feeds)
@@ -63,15 +65,15 @@ class Assembler:
             rows = len(group.arrays[0])
         elif type(group) is list:
             rows = len(group)
-        if rows == self._plain:
+        if rows == self._plain_rows:
             return self._named(group)
         batches = group if self._per_feed > 1 else [group]
         if self._needs_own_rows and self._lacks_rows(batches):
             return self._left_out(0, self._size or 0)
         facts, arrays, sizes, samples = map(list, zip(*map(self._part, batches), strict=True))
-        if self._usual == sizes == samples:
+        if self._whole_sizes == sizes == samples:
             return self._finished(facts, arrays)
-        return self._of_other_size(facts, arrays, sizes, samples)
+        return self._feed_of_new_size(facts, arrays, sizes, samples)
 
     def _lacks_rows(self, batches: list[Columns[Any]]) -> bool:
         return any(batch.stands_in for batch in batches)
@@ -105,11 +107,11 @@ class Assembler:
             check_rows(arrays)
         return arrays
 
-    def _of_other_size(
+    def _feed_of_new_size(
         self, facts: list[Columns[Any]], arrays: list[Any], rows: list[int], samples: list[int]
     ) -> Any | None:
         """The feed of batches that do not have the sizes of those before them."""
-        loading, self._usual, self._plain = self.loading, None, None
+        loading, self._whole_sizes, self._plain_rows = self.loading, None, None
         self.fed = sum(samples)
         self.spread = 1 if rows == samples else max(-(-sum(rows) // max(self.fed, 1)), 1)
         whole, full_rows, needed = self._compared(facts[0], rows, samples)
@@ -122,7 +124,7 @@ class Assembler:
         if loading.masked:
             return self._padded(facts, arrays, rows[0])
         if rows == samples and not self._vary:
-            self._usual, self._plain = rows, rows[0] if loading.plain else None
+            self._whole_sizes, self._plain_rows = rows, rows[0] if loading.plain else None
         return self._finished(facts, arrays)
 
     def _compared(

@@ -163,24 +163,24 @@ def _position_of(source: Source, cursor: Cursor, *, continues: bool) -> Position
             f"{described(source.batches)} in {here}: resume with the pipeline that wrote it, whose "
             f"batches were made in another way."
         )
-    grew, grows = isinstance(position.size, str), isinstance(source.size, str)
-    if grew == grows or batching(as_it_was(source.batches, position.batches)).indexed:
+    had_sizes, has_sizes = isinstance(position.size, str), isinstance(source.size, str)
+    if had_sizes == has_sizes or batching(as_it_was(source.batches, position.batches)).indexed:
         return position.batches
-    if grows and continues:
+    if has_sizes and continues:
         raise NotResumable(
             f"this cursor is of batches of {position.size} samples of a stream that goes on in the "
             f"next epoch, and does not say how many came before: resume with one batch size, not "
             f"with {source.size}."
         )
-    return _counted_in_stream(source, position.batches, cursor["samples"], grows=grows)
+    return _counted_in_stream(source, position.batches, cursor["samples"], has_sizes=has_sizes)
 
 
-def _counted_in_stream(source: Source, at: Position, samples: int, *, grows: bool) -> Position:
+def _counted_in_stream(source: Source, at: Position, samples: int, *, has_sizes: bool) -> Position:
     """The position of a stream with the samples done, where sizes of batches depend on them."""
     if not waits(source.batches):
-        return (samples, at) if grows else at[1]
+        return (samples, at) if has_sizes else at[1]
     drawn, inner = at
-    return drawn, (samples, inner) if grows else inner[1]
+    return drawn, (samples, inner) if has_sizes else inner[1]
 
 
 def _in_own_memory(samples: Sequence[Any]) -> Sequence[Any]:

@@ -27,7 +27,7 @@ from jreader.readers import Cursor, Pass, itself, leaves
 Fn: TypeAlias = Callable[[Any], Any]
 
 
-class _Watch:
+class _FeedTimer:
     """Times feeds, and annotates them while a profiler records; of quick feeds, it lets most pass.
 
     Attributes:
@@ -43,9 +43,9 @@ class _Watch:
             finish: A function of items that are ready.
             look: A function of the first feed that the counters count.
         """
-        self._counters, self._finish, self._look = counters, finish or itself, look
+        self._counters, self._finish, self._lint_first = counters, finish or itself, look
         self.sampling = Sampling()
-        self._stacked, self._stood_for = time.perf_counter_ns(), 1
+        self._stacked, self._feeds_per_time = time.perf_counter_ns(), 1
         self._span: AbstractContextManager[Any] | None = None
         self.next()
 
@@ -69,12 +69,12 @@ class _Watch:
             self.annotate("")
         if self._counters.feed_bytes is None:
             self._counters.feed_bytes = sum(getattr(leaf, "nbytes", 0) for leaf in leaves(feed))
-            self._look(feed)
+            self._lint_first(feed)
         if self._timed:
             before, self._stacked = self._stacked, time.perf_counter_ns()
-            each = (self._stacked - before) // self._stood_for
-            self._stood_for = self.sampling.timed(each, self._counters.most_skips)
-            times = self._began, read, self._stacked, self._stood_for
+            each = (self._stacked - before) // self._feeds_per_time
+            self._feeds_per_time = self.sampling.timed(each, self._counters.most_skips)
+            times = self._began, read, self._stacked, self._feeds_per_time
             self._counters.assembled.append(times)
         return feed
 
@@ -134,8 +134,8 @@ class HostFeeds:
         self.tally = Tally(cursor, drawn, wanted)
         self.end = EpochEnd(loading, source, cursor, run)
         self.shares_lanes = source.batching.lanes > 0 and loading.share is not None
-        self.stays = False
-        self._stands()
+        self.keep_open = False
+        self._note_place()
 
     def begun(self, finish: Fn | None = None) -> Pass[Any]:
         """The pass, whose position has the fields of a `Place`, as a plain tuple.
@@ -153,15 +153,15 @@ class HostFeeds:
         """
         assembler, tally, size, position = self.assembler, self.tally, self.size, self.up.position
         has_item = self.numbered or self.shares_lanes
-        watch = _Watch(self.counters, finish, self._look)
-        sampling = watch.sampling
+        timer = _FeedTimer(self.counters, finish, self._lint_first)
+        sampling = timer.sampling
         for group in self.end.cut(self.up.items, tally.steps):
             feed = assembler.feed
-            made = [watch.assembled(feed, group) if watch.on else feed(group)]
+            made = [timer.assembled(feed, group) if timer.on else feed(group)]
             if made[0] is None:
                 if self.end.leave_out(group, assembler.fed):
                     break
-                watch.next()
+                timer.next()
                 continue
             row = tally.samples * assembler.spread
             if not tally.gives(assembler.fed, assembler.rows, size, position()):
@@ -170,17 +170,17 @@ class HostFeeds:
                 made = [self._item(made.pop(), row, group)]
             del group
             if finish:
-                made.append((watch.finish if watch.on else finish)(made.pop()))
+                made.append((timer.finish if timer.on else finish)(made.pop()))
             yield made.pop()
             if sampling.left and not profiler.active:
                 sampling.left -= 1
-                watch.on = False
+                timer.on = False
             else:
-                watch.next()
-        watch.annotate("")
-        self._ended()
+                timer.next()
+        timer.annotate("")
+        self._end_epoch()
 
-    def _look(self, feed: Any) -> None:
+    def _lint_first(self, feed: Any) -> None:
         """Has the linter see the first feed."""
         if self.run.unseen:
             self.run.unseen = False
@@ -196,20 +196,20 @@ class HostFeeds:
         filler = self.shares_lanes and not any(batch.fresh for batch in batches)
         return Filler(item) if filler else item
 
-    def _ended(self) -> None:
+    def _end_epoch(self) -> None:
         """Warns of what was left out; the next epoch goes on with the rest of a stream."""
-        self._stands()
+        self._note_place()
         self.end.check(self.tally.steps, self.tally.samples)
-        self.stays = self.loading.remainder.continues
+        self.keep_open = self.loading.remainder.continues
         self.end.warn(self.tally.steps)
 
-    def _stands(self) -> None:
-        self.tally.stands(self.assembler.rows, self.size, self.up.position())
+    def _note_place(self) -> None:
+        self.tally.note_place(self.assembler.rows, self.size, self.up.position())
 
     def close(self) -> None:
         """Closes the pass, or keeps it for the next epoch of the stream."""
-        if self.stays:
-            self.stays = False  # whoever closes it once more closes it
+        if self.keep_open:
+            self.keep_open = False  # whoever closes it once more closes it
             self.run.stream.keep(self.up)
         else:
             self.up.close()
@@ -240,7 +240,7 @@ def resident_feeds(
         if left_out and loading.remainder.warns_if_same and whole:
             warn_if_same(batches.batches, left_out, run)
 
-    tally.stands(size, size, done)
+    tally.note_place(size, size, done)
     return Pass(deal(), partial(getattr, tally, "place"), lambda: None)
 
 

@@ -41,10 +41,10 @@ class graceful_stop:
     """
 
     def __init__(self) -> None:
-        self._before: dict[int, Any] = {}
-        self._came: int | None = None
-        self._several = self._agreed = False
-        self._asked = 0
+        self._handlers: dict[int, Any] = {}
+        self._signal: int | None = None
+        self._is_multihost = self._all_stop = False
+        self._checks = 0
 
     def __enter__(self) -> Self:
         """Holds back SIGINT and SIGTERM, except those that the program ignores.
@@ -57,39 +57,39 @@ class graceful_stop:
                 "graceful_stop() is for the main thread, the only one that Python gives signals: "
                 "enter it there, and let the other thread look whether it is true."
             )
-        self._several = jax.distributed.is_initialized()
+        self._is_multihost = jax.distributed.is_initialized()
         # with several processes, SIGTERM already has a handler of jax, which notifies the others
-        for number in (signal.SIGINT,) if self._several else (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT,) if self._is_multihost else (signal.SIGINT, signal.SIGTERM):
             before = signal.getsignal(number)
             if callable(before) or before == signal.SIG_DFL:
-                self._before[number] = signal.signal(number, self._hold)
+                self._handlers[number] = signal.signal(number, self._hold)
         return self
 
     def __bool__(self) -> bool:
         """Whether a signal waits; on several processes, whether all stop after this step."""
-        if not self._several:
-            return self._came is not None
-        if not self._agreed:
-            self._asked += 1
-            self._agreed = multihost_utils.reached_preemption_sync_point(self._asked)
-        return self._agreed
+        if not self._is_multihost:
+            return self._signal is not None
+        if not self._all_stop:
+            self._checks += 1
+            self._all_stop = multihost_utils.reached_preemption_sync_point(self._checks)
+        return self._all_stop
 
     def _hold(self, number: int, _frame: FrameType | None) -> None:
-        if self._came is not None:
+        if self._signal is not None:
             self._restore()
             signal.raise_signal(number)
             return
-        self._came = number
+        self._signal = number
         name = signal.Signals(number).name
         with suppress(OSError):  # print, or a file's own buffer, cannot be entered twice
-            told = f"\n{name}: this step is finished first; a second one stops at once.\n"
-            os.write(2, told.encode())
-        if self._several:
+            message = f"\n{name}: this step is finished first; a second one stops at once.\n"
+            os.write(2, message.encode())
+        if self._is_multihost:
             signal.raise_signal(signal.SIGTERM)
 
     def _restore(self) -> None:
-        while self._before:
-            signal.signal(*self._before.popitem())
+        while self._handlers:
+            signal.signal(*self._handlers.popitem())
 
     def __exit__(
         self,
@@ -98,10 +98,10 @@ class graceful_stop:
         trace: TracebackType | None,
     ) -> None:
         """Lets the signal have its effect; if an error ends the block, it gets a note instead."""
-        if self._came is not None and not self._before:
+        if self._signal is not None and not self._handlers:
             return  # the second one was not held
         self._restore()
-        number = signal.SIGTERM if self._came is None and self._agreed else self._came
+        number = signal.SIGTERM if self._signal is None and self._all_stop else self._signal
         if number is None:
             return
         if callable(signal.getsignal(number)):

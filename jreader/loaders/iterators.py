@@ -63,7 +63,7 @@ class FeedIterator(Iterator[Feed]):
         self._step: Any = None
         self._wait: Any = None
         self._loading, self._run, self._wanted, self._first = loading, run, wanted, cursor
-        if wanted.first and (there := self._found(wanted.first)):
+        if wanted.first and (there := self._cursor_at(wanted.first)):
             cursor = {**there, "skipped": cursor["skipped"]}
         self._first = with_plan(cursor, loading.plan(cursor))
         self._place = run.place = [Place.of(self._first)]  # another thread may ask at once
@@ -185,7 +185,7 @@ class FeedIterator(Iterator[Feed]):
             if feed is SKIPPED:
                 continue
             if self._run.warming:
-                self._warmed()
+                self._wait_for_compilation()
             left, given = time.perf_counter_ns(), self._counters.given
             self.waited += 1e-9 * (left - came)
             given[0] += 1
@@ -220,7 +220,7 @@ class FeedIterator(Iterator[Feed]):
         if step:
             profiler.end(step)
 
-    def _warmed(self) -> None:
+    def _wait_for_compilation(self) -> None:
         """Waits until steps are compiled, so that the loop does not compile them too."""
         try:
             while self._run.warming:
@@ -273,7 +273,7 @@ class FeedIterator(Iterator[Feed]):
                 f"has other weights: go to a cursor instead, with loader.steps(at=cursor)."
             )
         try:
-            cursor = self._found(start)
+            cursor = self._cursor_at(start)
         except ValueError:
             if not self._reaches(start):
                 raise
@@ -286,7 +286,7 @@ class FeedIterator(Iterator[Feed]):
                     f"{first['step']}, and its source cannot be read backwards: begin a pass with "
                     f"loader.steps(start={start})."
                 )
-        elif (there := self._found(first["step"])) and _place_at(there) != _place_at(first):
+        elif (there := self._cursor_at(first["step"])) and _place_at(there) != _place_at(first):
             raise ValueError(
                 f"feeds.seek({start}) counts steps of one size, and those before the cursor that "
                 f"this pass began at were of another size: it stands at sample {first['samples']} "
@@ -345,7 +345,7 @@ class FeedIterator(Iterator[Feed]):
         self._enter(cursor)
         return last_change(cursor)
 
-    def _found(self, step: int) -> Cursor | None:
+    def _cursor_at(self, step: int) -> Cursor | None:
         """The cursor of a step, if it can be found without reading up to there; else None."""
         endless = self._wanted.endless
         epoch = 0 if endless else self._first["epoch"]

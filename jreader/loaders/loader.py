@@ -16,10 +16,10 @@ from jreader.feeds.classes import check_takes
 from jreader.linting import Fed, warn_of_plan
 from jreader.loaders.arguments import (
     CAPACITY,
-    Given,
+    ReadOnlyArgument,
     capacity_of,
     check_order,
-    checked_makers,
+    checked_workers,
     names_given,
 )
 from jreader.loaders.checkpoints.cursors import beginning, checked, sealed, with_plan
@@ -28,12 +28,17 @@ from jreader.loaders.device_programs.resident import Resident
 from jreader.loaders.device_programs.stages import Feed, Randomness, Stage, Stages
 from jreader.loaders.iterators import FeedIterator
 from jreader.loaders.loading import Loading
-from jreader.loaders.map_style import Asked
+from jreader.loaders.map_style import DatasetArguments
 from jreader.loaders.multihost.agreement import TIMEOUT
 from jreader.loaders.prefetching import finisher, first_item, spec_of
 from jreader.loaders.queries.asked_rows import AskedRows
 from jreader.loaders.queries.notebook_table import picture
-from jreader.loaders.queries.occurrences import Between, Occurrences, checked_epochs, occurrences_of
+from jreader.loaders.queries.occurrences import (
+    EpochRange,
+    Occurrences,
+    checked_epochs,
+    occurrences_of,
+)
 from jreader.loaders.queries.provenance import Samples, samples_of
 from jreader.loaders.queries.removal import loading_without
 from jreader.loaders.queries.shapes import shapes_of
@@ -73,12 +78,37 @@ class DataLoader(Generic[Feed]):
     notice.
     """
 
-    dataset, batch_size, shuffle, drop_last = Given(), Given(), Given(), Given()
-    sampler, batch_sampler, collate_fn, seed = Given(), Given(), Given(), Given()
-    num_workers, timeout, worker_init_fn = Given(), Given(), Given()
-    peer_timeout = Given()
-    persistent_workers, prefetch_factor, capacity, sharding = Given(), Given(), Given(), Given()
-    places, feed_list, return_list, last, tune = Given(), Given(), Given(), Given(), Given()
+    dataset, batch_size, shuffle, drop_last = (
+        ReadOnlyArgument(),
+        ReadOnlyArgument(),
+        ReadOnlyArgument(),
+        ReadOnlyArgument(),
+    )
+    sampler, batch_sampler, collate_fn, seed = (
+        ReadOnlyArgument(),
+        ReadOnlyArgument(),
+        ReadOnlyArgument(),
+        ReadOnlyArgument(),
+    )
+    num_workers, timeout, worker_init_fn = (
+        ReadOnlyArgument(),
+        ReadOnlyArgument(),
+        ReadOnlyArgument(),
+    )
+    peer_timeout = ReadOnlyArgument()
+    persistent_workers, prefetch_factor, capacity, sharding = (
+        ReadOnlyArgument(),
+        ReadOnlyArgument(),
+        ReadOnlyArgument(),
+        ReadOnlyArgument(),
+    )
+    places, feed_list, return_list, last, tune = (
+        ReadOnlyArgument(),
+        ReadOnlyArgument(),
+        ReadOnlyArgument(),
+        ReadOnlyArgument(),
+        ReadOnlyArgument(),
+    )
 
     def __init__(
         self: DataLoader[Any],
@@ -103,7 +133,7 @@ class DataLoader(Generic[Feed]):
         capacity: int = CAPACITY,
         tune: bool | Mapping[str, int] = False,
         sharding: Any = None,
-        **elsewhere: Any,
+        **foreign: Any,
     ) -> None:
         """A loader over a data set.
 
@@ -155,7 +185,7 @@ class DataLoader(Generic[Feed]):
             sharding: Where feeds go, as in `Pipeline.load`: a Mesh, a Sharding, a Device, "host", a
                 tree of them for the fields. `batch_size` is then that of the global batch, of which
                 each process fetches its own rows. Instead of `places`.
-            **elsewhere: Other arguments of PyTorch and Paddle, with values that change nothing here
+            **foreign: Other arguments of PyTorch and Paddle, with values that change nothing here
                 (`pin_memory=False`).
 
         Raises:
@@ -166,8 +196,8 @@ class DataLoader(Generic[Feed]):
         """
         given = {name: value for name, value in locals().items() if name in names_given(DataLoader)}
         check_order(batch_size, shuffle, drop_last)
-        asked = Asked(**given)
-        asked.capacity = capacity_of(capacity, elsewhere, [*given])
+        asked = DatasetArguments(**given)
+        asked.capacity = capacity_of(capacity, foreign, [*given])
         if last is None and drop_last is None and getattr(batch_sampler, "drop_last", False):
             drop_last = True
         remainder, ceilings = Remainder.checked(drop_last, last), tuning(tune, asked.capacity)
@@ -457,8 +487,8 @@ class DataLoader(Generic[Feed]):
         share: str | None = None,
     ) -> Self:
         if workers is not None or share is not None:
-            makers = checked_makers(workers, source.batches, resident=resident, share=share)
-            self._options = replace(self._options, workers=makers)
+            batch_workers = checked_workers(workers, source.batches, resident=resident, share=share)
+            self._options = replace(self._options, workers=batch_workers)
         source = replace(source, places=where_written(source.places))
         loading = Loading.of(source, self._options)
         warn_of_plan(source.batches, shared=loading.placement.spans)
@@ -812,7 +842,7 @@ class DataLoader(Generic[Feed]):
             self._loaded,
             Place(*self._run.place[0]),
             AskedRows(indices, source, field),
-            Between(checked_epochs(epochs), *cursors),
+            EpochRange(checked_epochs(epochs), *cursors),
         )
 
     def without(
@@ -948,7 +978,7 @@ class DataLoader(Generic[Feed]):
         with only_looking():
             loading = replace(self._loaded)
             spec = spec_of(loading, first_item(loading, self._next_cursor()))
-        return loading.options.stages.handed(spec)
+        return loading.options.stages.as_instance(spec)
 
     def shapes(self) -> list[Any]:
         """Returns the shapes, dtypes and shardings of all feeds of the next epoch, each once.

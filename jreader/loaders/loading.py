@@ -35,7 +35,7 @@ from jreader.loaders.device_programs.resident import Resident
 from jreader.loaders.device_programs.stages import Layout
 from jreader.loaders.remainders import Remainder
 from jreader.loaders.source import Options, Source
-from jreader.loaders.steering import going_on, reweighed, steered
+from jreader.loaders.steering import reweighed, steered, with_past_weights
 from jreader.readers import Cursor, Plan, Reader, described, fingerprint, first_column, length
 from jreader.readers.fingerprints import with_history
 from jreader.readers.growing import grows
@@ -234,7 +234,7 @@ class Loading:
             vary = self.source.batching.sizes
             return self._ending(self.source.batches) if vary else self._whole
         batches, continues = self.source.batches, self.remainder.continues
-        batches = going_on(batches, began or cursor, endless=continues)
+        batches = with_past_weights(batches, began or cursor, endless=continues)
         return self._ending(batches, cursor["samples"], EpochPosition.of(cursor).steps)
 
     def _ending(self, batches: Reader[Any], samples: int = 0, steps: int = 0) -> Source:
@@ -325,7 +325,7 @@ class Loading:
         written, plan = cursor["plan"], self.plan()
         if names_readers(plan) and not names_readers(written):
             plan = self._plan_of(self.of_epoch().batches, by_name=False)
-        check_plan(written, plan, grows=grows(self.source.batches))
+        check_plan(written, plan, caching=grows(self.source.batches))
 
     def check_weights(self, cursor: Cursor) -> None:
         """Checks that a cursor of a resident loader goes on with the plan that is on the devices.

@@ -12,7 +12,7 @@ from typing import Any
 
 from jreader import errors
 from jreader.batches import batch
-from jreader.datasets.batch_samplers import BatchSampler, again
+from jreader.datasets.batch_samplers import BatchSampler, reiterable
 from jreader.datasets.fetching import check_dataset, is_stream
 from jreader.datasets.samplers import RandomSampler, SequenceSampler
 from jreader.devices import sharding_placement
@@ -23,7 +23,7 @@ from jreader.readers import Reader, described
 from jreader.workers import fetch_batches
 
 
-class Asked(SimpleNamespace):
+class DatasetArguments(SimpleNamespace):
     """The arguments of `DataLoader(dataset, ...)`, by their names, and what they ask for."""
 
     batch_size: Any
@@ -72,16 +72,16 @@ class Asked(SimpleNamespace):
         errors.check_flag(f"shuffle of {CALL}", self.shuffle)
         self._check_orders()
         if self.batch_sampler is not None:
-            return again(f"batch_sampler of {CALL}", self.batch_sampler)
+            return reiterable(f"batch_sampler of {CALL}", self.batch_sampler)
         if size is not None:
             size = errors.check_number(f"batch_size of {CALL}", size, 1)
         elif self.drop_last:
             raise ValueError(f"{CALL} makes no batches with batch_size=None: leave drop_last out.")
         if is_stream(dataset):
-            samples = again(f"dataset of {CALL}", dataset, checked=True)
+            samples = reiterable(f"dataset of {CALL}", dataset, checked=True)
             return samples if size is None else batch(samples, size, self.drop_last)
         if self.sampler is not None:
-            order = again(f"sampler of {CALL}", self.sampler)
+            order = reiterable(f"sampler of {CALL}", self.sampler)
         else:
             shuffled = self.shuffle
             order = RandomSampler(dataset, seed=self.seed) if shuffled else SequenceSampler(dataset)

@@ -83,8 +83,8 @@ class _DeviceFeeds:
     def _prefetched(self, cursor: Cursor) -> Pass[Any]:
         drawer, begin = self._drawer(cursor), partial(self._epoch, cursor)
         if self.wanted.endless and not self.spans:
-            goes_on = self.loading.remainder.continues
-            turns = drawer is not None and self.capacity > 0 and not goes_on
+            continues = self.loading.remainder.continues
+            turns = drawer is not None and self.capacity > 0 and not continues
             begin = partial(self._epochs, self._epoch, cursor, turns=turns)
         host = drawer.begun(begin) if drawer else begin()
         if self.at_once:
@@ -170,10 +170,10 @@ def finisher(here: Loading) -> Callable[[Any], Any]:
     """
     if here.shares:
         return _finisher_by_rows(here)
-    made, handed = _placer(here), here.options.stages.handed
-    if handed is itself:
+    made, as_instance = _placer(here), here.options.stages.as_instance
+    if as_instance is itself:
         return made
-    return lambda item: feed if (feed := made(item)) is SKIPPED else handed(feed)
+    return lambda item: feed if (feed := made(item)) is SKIPPED else as_instance(feed)
 
 
 def _placer(here: Loading) -> Callable[[Any], Any]:

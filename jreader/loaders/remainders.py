@@ -118,9 +118,9 @@ class Remainder:
         found = batching(batches)
         kept = self._kept(found)
         drops = not kept if self.drop_last is None else self.drop_last
-        said = kept or self.last is not None or self.drop_last is not None
+        given = kept or self.last is not None or self.drop_last is not None
         last = self.last or ("drop" if drops else "pad")
-        same = not said and self.steps is None
+        same = not given and self.steps is None
         return self._meant(batches, found, last=last, any_size=last == "keep", warns_if_same=same)
 
     def of_places(self, batches: Reader[Any], *, equal: bool) -> Remainder:
@@ -156,10 +156,10 @@ class Remainder:
                 "resident data and compiled epochs cannot take: give last='pad'."
             )
 
-    def _meant(self, batches: Reader[Any], found: Batching, **said: Any) -> Remainder:
+    def _meant(self, batches: Reader[Any], found: Batching, **given: Any) -> Remainder:
         op = found.counted
         endless = may_not_end(op.reader if op else batches)
-        return replace(self, continues=self.steps is not None and endless, **said)
+        return replace(self, continues=self.steps is not None and endless, **given)
 
     def _kept(self, found: Batching) -> bool:
         """Whether `batch` was made with `drop_last=False`.

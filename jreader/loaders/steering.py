@@ -58,7 +58,7 @@ def reweighed(batches: Reader[Any], cursor: Cursor, weights: Any, *, endless: bo
     return _weighted(batches, op, fields)
 
 
-def going_on(batches: Reader[Any], cursor: Cursor, *, endless: bool) -> Reader[Any]:
+def with_past_weights(batches: Reader[Any], cursor: Cursor, *, endless: bool) -> Reader[Any]:
     """The plan of an epoch from a cursor on, with what the cursor says of the part before it.
 
     What a mixture gives depends on its weights from the beginning on. So a cursor says what they
@@ -123,7 +123,7 @@ def _first_not_held(batches: Reader[Any], mixture: Adjustable[Any], at: Position
 
     def change(node: Node[Any]) -> Mapping[str, Any] | Node[Any]:
         if node is mixture:
-            return _noted(mixture, begun, held)
+            return _recorded(mixture, begun, held)
         if isinstance(node, buffered):
             return {"size": 0}
         return {name: _BY_ITSELF[name] for name in field_names(node) if name in _BY_ITSELF}
@@ -139,7 +139,7 @@ def _first_not_held(batches: Reader[Any], mixture: Adjustable[Any], at: Position
 
 
 @op
-class _noted(Node[Any]):
+class _recorded(Node[Any]):
     """A mixture whose passes are noted.
 
     Args:

@@ -164,7 +164,7 @@ class Tuner:
         self._counters, self._last = Counters(), 0
         self._looking = threading.Lock()
         self._climb = self._climbing()
-        self._poor: set[tuple[int, ...]] = set()  # settings that were not better, in this round
+        self._rejected: set[tuple[int, ...]] = set()  # settings that were not better, in this round
         self._left: set[frozenset[tuple[Tunable, int]]] = set()  # what was left for a better one
         self._begin(next(self._climb))
 
@@ -216,7 +216,7 @@ class Tuner:
         base = yield _MEASURED
         rest = _REST
         while True:
-            self._poor.clear()
+            self._rejected.clear()
             settled = False
             while not settled:
                 settled = True
@@ -233,12 +233,12 @@ class Tuner:
                 self._left.clear()
             base = yield _MEASURED
 
-    def _rested(self, seconds: float, usual: float) -> Generator[float, Seen, bool]:
+    def _rested(self, seconds: float, expected: float) -> Generator[float, Seen, bool]:
         """Makes no move for so long; false as soon as the loop has become another one."""
         others = 0
         for _ in range(round(seconds / _REST)):
             seen = yield _REST
-            other = abs(seen.each - usual) > _OTHER * usual and seen.waiting > _WAITS
+            other = abs(seen.each - expected) > _OTHER * expected and seen.waiting > _WAITS
             others = others + 1 if other else 0
             if others == 2:  # once may be another program
                 return False
@@ -264,19 +264,19 @@ class Tuner:
         if there is None or there == before or self._was_tried(there):
             return False, base
         self.settled = False
-        grows = sum(there.values()) > sum(before.values())
+        raises_threads = sum(there.values()) > sum(before.values())
         seen = yield from _seen_with(there)
-        if not (grows and seen.each < (1 - _CLEAR) * base.each):
+        if not (raises_threads and seen.each < (1 - _CLEAR) * base.each):
             better, seen, base = yield from self._compared(before, there, seen, base)
             if not better:
-                self._poor.add(self._setting(there))
+                self._rejected.add(self._setting(there))
                 return False, base
-        if grows:
+        if raises_threads:
             self._left.add(frozenset(before.items()))
         return True, seen
 
     def _was_tried(self, there: dict[Tunable, int]) -> bool:
-        return self._setting(there) in self._poor or frozenset(there.items()) in self._left
+        return self._setting(there) in self._rejected or frozenset(there.items()) in self._left
 
     def _compared(
         self, before: dict[Tunable, int], there: dict[Tunable, int], seen: Seen, base: Seen

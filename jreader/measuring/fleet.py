@@ -80,8 +80,8 @@ def exchanged(board: Board, mine: Fleet, at: int, seconds: float) -> Fleet:
     board.reported, until = subject, time.monotonic() + seconds
     for process in board.others if board.me == first else ():
         board.awaited(f"{subject}/each/{process}", until - time.monotonic())
-    told = board.read(f"{subject}/each")
-    silent = [each for each in board.others if each not in told]
-    fleet = slowest_of([mine, *(Fleet(**each) for each in told.values())], silent)
+    reports = board.read(f"{subject}/each")
+    silent = [each for each in board.others if each not in reports]
+    fleet = slowest_of([mine, *(Fleet(**each) for each in reports.values())], silent)
     board.post(f"{subject}/all", asdict(fleet))
     return fleet

@@ -34,7 +34,7 @@ from jreader.readers.seeds import seeded
 from jreader.readers.starting import watching
 from jreader.transforms import cache, map_readers, shuffle
 from jreader.workers import buffered, xmap_readers
-from jreader.workers.gil import Holding, share_of_a_core
+from jreader.workers.gil import GilUse, share_of_a_core
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ class Measured:
     alone: float = 0.0
     by: str = ""
     workers: int = 1
-    holding: Holding | None = None
+    holding: GilUse | None = None
     filling: bool = False
     op: str = ""
     seen: float = 0.0
@@ -97,7 +97,7 @@ class Measured:
     @property
     def holds(self) -> bool:
         """Whether its function is known to hold the interpreter's lock."""
-        return self.holding is not None and self.holding.holds_lock
+        return self.holding is not None and self.holding.holds_gil
 
     @property
     def waits(self) -> bool:

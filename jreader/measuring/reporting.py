@@ -136,7 +136,7 @@ def _who(stage: Measured) -> str:
     who = f"{stage.workers} {stage.by}" if stage.by else "one thread"
     if stage.holding is None:
         return who
-    return f"{who}, {'holds' if stage.holding.holds_lock else 'leaves'} the interpreter's lock"
+    return f"{who}, {'holds' if stage.holding.holds_gil else 'leaves'} the interpreter's lock"
 
 
 def report(
@@ -239,9 +239,9 @@ def _probed(loader: DataLoader[Any], feeds: int, seconds: float) -> tuple[Probed
         return None, f"The plan could not be read again: {type(error).__name__}: {error}"
     if found and loader.tuned:
         found.move_threads({each.made_at: each.threads for each in loader.tuned.maps})
-    if found and (makers := loading.options.workers):
+    if found and (batch_workers := loading.options.workers):
         stacks = loading.named_there is not None
-        found.move_to_workers(workers_of(makers.executor), stacks=stacks)
+        found.move_to_workers(workers_of(batch_workers.executor), stacks=stacks)
     return found, "" if found else "The plan could not be read again: it gave no feed."
 
 

@@ -201,7 +201,7 @@ class ShardWriters:
         block: How many samples are encoded at once.
         plane: Where samples are found by their indices, if pieces have none.
         encode: What is called with each sample first.
-        tell: Is called with numbers of samples that were written.
+        on_written: Is called with numbers of samples that were written.
         begun: The shards in work.
         turns: Is told when a piece is written.
         end: Samples from here on are not written any more.
@@ -213,7 +213,7 @@ class ShardWriters:
     block: int
     plane: Plane | None
     encode: Callable[[Any], Any] | None
-    tell: Callable[[int], object]
+    on_written: Callable[[int], object]
     begun: dict[int, _OpenShard] = field(default_factory=dict)
     turns: threading.Condition = field(default_factory=threading.Condition)
     end: float = math.inf
@@ -288,7 +288,7 @@ class ShardWriters:
                 raise Stopped
             append(batch if self.encode is None else list(map(self.encode, batch)), first)
             first += len(batch)
-            self.tell(len(batch))
+            self.on_written(len(batch))
 
     def _batches(self, piece: ShardPiece) -> Iterator[Sequence[Any]]:
         if self.plane is None:

@@ -170,7 +170,7 @@ def write(
     plane = plane_of(reader)
     total = length(reader) if plane is None else plane.length
     _check_shards(reader, shards, total)
-    encoded = _telling(encode, place)
+    encoded = _naming_errors(encode, place)
     drawer = Drawer("write", apart=plane is None and runs_users_code(reader))
     looked: list[Any] = []
     up = drawer.begun(partial(_looked_ahead, reader, looked))
@@ -241,7 +241,7 @@ def _writable(reader: Reader[Any], field: str | int | None) -> Reader[Any]:
             f"or type .unbatch()."
         )
     plane = plane_of(reader)
-    if _goes_on(reader) if plane is None else plane.length >= ENDLESS:
+    if _is_endless(reader) if plane is None else plane.length >= ENDLESS:
         raise ValueError(
             f"{described(reader)} has no end, so writing it would never end: type .firstn(n), or "
             ".epochs(n)."
@@ -249,7 +249,7 @@ def _writable(reader: Reader[Any], field: str | int | None) -> Reader[Any]:
     return reader if field is None else map_readers(itemgetter(field), reader)
 
 
-def _goes_on(reader: Reader[Any]) -> bool:
+def _is_endless(reader: Reader[Any]) -> bool:
     """Whether a stream goes through epochs for ever, as far as its plan tells."""
     while isinstance(reader, Node) and not isinstance(reader, firstn):
         if isinstance(reader, epochs) and reader.n is None:
@@ -301,7 +301,7 @@ def _checked_options(form: str, ragged: Any, dtype: Any, eos: Any) -> dict[str, 
     return given
 
 
-def _telling(encode: Any, place: str) -> Callable[[Any], Any] | None:
+def _naming_errors(encode: Any, place: str) -> Callable[[Any], Any] | None:
     """A user's function of a sample, whose errors say where they were raised."""
     if encode is None:
         return None

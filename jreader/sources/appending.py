@@ -15,7 +15,7 @@ from jreader.readers.columns import column_of
 from jreader.readers.trees import same_structure
 from jreader.sources.stored_columns import Stored, StoredColumn
 from jreader.sources.stored_rows import Kind, as_found, common, encoded, kind_of, size_of, skeleton
-from jreader.sources.transactions import FULL, full_disk_said
+from jreader.sources.transactions import FULL, explaining_full_disk
 
 _AT_ONCE = 1 << 10  # rows that are converted in one go
 
@@ -44,7 +44,7 @@ class Appending:
     """
 
     def __init__(self, held: Stored, at: Any, said: Callable[[Any], Any]) -> None:
-        self._at, self._said = at, said
+        self._position, self._said = at, said
         self._state = _nothing_added(held)
         self.bytes = 0
 
@@ -69,7 +69,7 @@ class Appending:
     def add(self, sample: Any, at: Any) -> None:
         """Takes one more sample, and the position after it."""
         sample = as_found(sample)
-        held = self.held if self.held.columns else self._begun(sample)
+        held = self.held if self.held.columns else self._new_columns(sample)
         if held.tree is not None and not same_structure(held.tree, sample):
             held = self._converted(None)
         parts = [sample] if held.tree is None else leaves(sample)
@@ -91,13 +91,13 @@ class Appending:
             OSError: The disk is full, or another error of the file system.
         """
         held, added, _ = self._state
-        at = added[-1][1] if added else self._at
-        with _told_of(held):
+        at = added[-1][1] if added else self._position
+        with _explaining_errors(held):
             held = self.written(replace(held, rows=held.rows + len(added), whole=whole))
             for file in held.files if whole else ():
                 file.finish()
             held = replace(held, said={**self._said(at), **held.said}).saved()
-        self._at = at
+        self._position = at
         self._state, self.bytes = _nothing_added(held), 0
 
     def written(self, held: Stored) -> Stored:
@@ -107,10 +107,10 @@ class Appending:
         columns = tuple(column.appended(rows[: len(added)]) for column, rows in pairs)
         return replace(held, columns=columns or held.columns, said={})
 
-    def _begun(self, sample: Any) -> Stored:
+    def _new_columns(self, sample: Any) -> Stored:
         tree = skeleton(sample)
         kinds = [Kind("object")] if tree is None else [*map(kind_of, leaves(sample))]
-        with _told_of(self.held):
+        with _explaining_errors(self.held):
             columns = tuple(
                 StoredColumn.created(self.held.folder, str(number), kind)
                 for number, kind in enumerate(kinds)
@@ -124,7 +124,7 @@ class Appending:
         """Makes columns of other kinds; None for one column of whole samples, as objects."""
         self.commit()
         held = self.held
-        with _told_of(self.held):
+        with _explaining_errors(self.held):
             if wanted is None:
                 samples = held.samples(0, held.rows)
                 tree, columns = None, [self._rewritten(held.made, Kind("object"), samples)]
@@ -154,11 +154,11 @@ class Appending:
 
 
 @contextmanager
-def _told_of(held: Stored) -> Iterator[None]:
+def _explaining_errors(held: Stored) -> Iterator[None]:
     """Says what a full disk, or a folder that was removed, means for what is held there."""
     kept, folder = f"{held.rows:,} samples are kept there", str(held.folder)
     try:
-        with full_disk_said(folder, kept, "again, which goes on there; or"):
+        with explaining_full_disk(folder, kept, "again, which goes on there; or"):
             yield
     except OSError as error:
         if error.errno in FULL:

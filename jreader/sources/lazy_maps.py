@@ -85,7 +85,7 @@ class LazyMap(ArrayColumn):
         seen: State,
     ) -> None:
         """Opens nothing."""
-        self._seen = seen
+        self._first_state = seen
         self.path, self.first, self.dtype, self.shape = path, first, dtype, (length,)
         self.arrays = (self,)
         self._resident, self._bounded = resident, resident.bounded
@@ -185,7 +185,7 @@ class LazyMap(ArrayColumn):
     def _opened(self) -> Descriptor:
         opened = self._descriptor
         if opened is None:
-            self._descriptor = opened = Descriptor(self.path, self._seen)
+            self._descriptor = opened = Descriptor(self.path, self._first_state)
             keep_few_open(self)
         return opened
 

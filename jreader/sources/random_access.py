@@ -175,7 +175,7 @@ class _Items(Column):
                     sample = self.found[row]
                 except Exception as error:
                     located(error, self.node)
-                    refuse_absent(self, [row], error)
+                    check_in_range(self, [row], error)
                     raise
                 if sample is None and self.node.epoch is not None:
                     raise ReaderError(_FILTERED.format(row, type(self.data).__name__))
@@ -185,10 +185,10 @@ class _Items(Column):
 
     def _samples(self, rows: Array) -> Sequence[Any]:
         try:
-            given = self._asked(rows)
+            given = self._getitem_rows(rows)
         except Exception as error:
             located(error, self.node)
-            refuse_absent(self, rows.tolist(), error)
+            check_in_range(self, rows.tolist(), error)
             raise
         samples = _as_samples(given, self.data)
         if len(samples) != len(rows):
@@ -199,7 +199,7 @@ class _Items(Column):
             )
         return samples
 
-    def _asked(self, rows: Array) -> Any:
+    def _getitem_rows(self, rows: Array) -> Any:
         """Returns `data[rows]`; from the first refusal of another order on, with rows sorted."""
         if not self.rising:
             try:
@@ -297,12 +297,12 @@ def is_first_batch(data: Any, n: int) -> bool:
     return False
 
 
-def refuse_absent(data: Any, indices: Sequence[Any], error: Exception) -> None:
+def check_in_range(data: Any, indices: Sequence[Any], error: Exception) -> None:
     """Raises MissingSample from `error` if one of the indices lies beyond `data`.
 
-    >>> refuse_absent("abc", [-3, 2], KeyError()) is None
+    >>> check_in_range("abc", [-3, 2], KeyError()) is None
     True
-    >>> refuse_absent("abc", [0, 3], KeyError())  # doctest: +ELLIPSIS
+    >>> check_in_range("abc", [0, 3], KeyError())  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     jreader.errors.MissingSample: sample 3 of 'abc' was asked for, and there are 3: ...
     """

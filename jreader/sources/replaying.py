@@ -80,21 +80,21 @@ class replay:
                 f"this cursor, {at}, is of another log than {given} in {folder}: give "
                 f"what its run gave, and its folder."
             )
-        self._told = {**given, **(at or begin)}
+        self._saved = {**given, **(at or begin)}
         if folder is not None:
             Path(folder).mkdir(parents=True, exist_ok=True)
             if at is None and any(Path(folder).iterdir()):
                 raise FileExistsError(f"{folder} holds files: give at=cursor, or another folder.")
-        self.step: int = self._told["step"]
-        self._rows = _Table("rows", self._kinds, folder, self._told["rows"])
-        self._changes = _Table("changes", (0, 0.0), folder, self._told["changes"])
+        self.step: int = self._saved["step"]
+        self._rows = _Table("rows", self._kinds, folder, self._saved["rows"])
+        self._changes = _Table("changes", (0, 0.0), folder, self._saved["changes"])
         low, high = key(seed)
         self._random = np.random.Philox(key=[0, low.item() << 32 | high.item()])
         self._begin: Any = self._random.state
         self._priorities, self._read = _Priorities(), False
 
     def __repr__(self) -> str:
-        return f"replay({self._told['log']}, seed={self._told['seed']})"
+        return f"replay({self._saved['log']}, seed={self._saved['seed']})"
 
     def __len__(self) -> int:
         """How many rows there are."""
@@ -103,8 +103,8 @@ class replay:
     @property
     def cursor(self) -> dict[str, Any]:
         """What to save beside the model, as JSON; the files of the folder are on disk then."""
-        told = {"step": self.step, "rows": self._rows.flush(), "changes": self._changes.flush()}
-        return {**self._told, **told}
+        counts = {"step": self.step, "rows": self._rows.flush(), "changes": self._changes.flush()}
+        return {**self._saved, **counts}
 
     def append(self, batch: Any, step: int | None = None) -> int:
         """Adds rows, which may be sampled from some step on.
@@ -354,25 +354,29 @@ class _Priorities:
     """
 
     def __init__(self) -> None:
-        self._of_rows, self._sums, self._seen = np.zeros(0), np.zeros(0), (0, 0, 0)
+        self._row_priorities, self._block_sums, self._applied = np.zeros(0), np.zeros(0), (0, 0, 0)
 
     def follow(self, first: int, held: int, changed: int, changes: _Table) -> None:
         """Goes to the priorities of rows `first` to `held`, after so many changes."""
-        if held < self._seen[1] or changed < self._seen[2]:
-            self._of_rows, self._sums, self._seen = np.zeros(0), np.zeros(0), (0, 0, 0)
-        left, here, done = self._seen
-        if held > len(self._of_rows):
-            self._sums.resize(2 * held // _BLOCK + 1, refcheck=False)
-            self._of_rows.resize(len(self._sums) * _BLOCK, refcheck=False)
+        if held < self._applied[1] or changed < self._applied[2]:
+            self._row_priorities, self._block_sums, self._applied = (
+                np.zeros(0),
+                np.zeros(0),
+                (0, 0, 0),
+            )
+        left, here, done = self._applied
+        if held > len(self._row_priorities):
+            self._block_sums.resize(2 * held // _BLOCK + 1, refcheck=False)
+            self._row_priorities.resize(len(self._block_sums) * _BLOCK, refcheck=False)
         _, rows, values = (array[done:changed] for array in changes.arrays)
         every = np.concatenate([np.arange(here, held), rows, np.arange(left, first)])
-        self._of_rows[every] = np.concatenate(
+        self._row_priorities[every] = np.concatenate(
             [np.ones(held - here), values, np.zeros(first - left)]
         )
-        self._of_rows[rows[rows < first]] = 0
+        self._row_priorities[rows[rows < first]] = 0
         blocks = every // _BLOCK
-        self._sums[blocks] = self._of_rows.reshape(-1, _BLOCK)[blocks].sum(1)
-        self._seen = first, held, changed
+        self._block_sums[blocks] = self._row_priorities.reshape(-1, _BLOCK)[blocks].sum(1)
+        self._applied = first, held, changed
 
     def find(self, places: Array) -> Array:
         """The rows at these places, from 0 to 1, of the sum of all priorities.
@@ -380,12 +384,12 @@ class _Priorities:
         Raises:
             ReaderError: All priorities are 0.
         """
-        ends = self._sums.cumsum()
+        ends = self._block_sums.cumsum()
         if not ends[-1]:
             raise ReaderError("all priorities of replay are 0: set one above 0.")
         left = places * ends[-1]
         block = ends.searchsorted(left, "right")
-        left = np.maximum(left - (ends[block] - self._sums[block]), 0)
-        ends = self._of_rows.reshape(-1, _BLOCK)[block].cumsum(1)
+        left = np.maximum(left - (ends[block] - self._block_sums[block]), 0)
+        ends = self._row_priorities.reshape(-1, _BLOCK)[block].cumsum(1)
         left = np.minimum(left, np.nextafter(ends[:, -1], 0))  # these sums are rounded otherwise
         return np.asarray(block * _BLOCK + (ends <= left[:, None]).sum(1))

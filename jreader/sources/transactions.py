@@ -78,10 +78,10 @@ def new_folder(folder: Path, check: Callable[[], object]) -> Iterator[Path]:
         OSError: The disk is full; the message says so.
     """
     hidden = _hidden(folder, "writing")
-    with full_disk_said(folder, "nothing of what was written is kept there", "again, or"):
+    with explaining_full_disk(folder, "nothing of what was written is kept there", "again, or"):
         lock = _sole_writer(folder, hidden)
         try:
-            _mend(folder)
+            _restore_replaced(folder)
             check()
             for left in hidden.iterdir():
                 if left.name != _LOCK:
@@ -96,7 +96,7 @@ def new_folder(folder: Path, check: Callable[[], object]) -> Iterator[Path]:
 
 
 @contextmanager
-def full_disk_said(folder: Path | str, kept: str, again: str) -> Iterator[None]:
+def explaining_full_disk(folder: Path | str, kept: str, again: str) -> Iterator[None]:
     """Says what a full disk means in this block: what is kept, and how to run again."""
     try:
         yield
@@ -183,7 +183,7 @@ def _commit(hidden: Path, folder: Path) -> None:
     removed(before)
 
 
-def _mend(folder: Path) -> None:
+def _restore_replaced(folder: Path) -> None:
     """Ends what a killed program had begun: what it was about to replace is put back."""
     before = _hidden(folder, "replaced")
     if before.exists() and not folder.exists():

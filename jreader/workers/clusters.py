@@ -174,7 +174,7 @@ class SharedDask(Executor):
         self._held.append(lasting)
         made: Future[Any] = Future()
 
-        def done(_lasting: Any) -> None:
+        def done(_future_kept: Any) -> None:
             if not made.set_running_or_notify_cancel():
                 return
             try:
@@ -193,14 +193,14 @@ def dask_workers(executor: Executor, client: Any) -> list[Executor]:
     return [_DaskWorker(executor, client, number) for number in range(threads or 1)]
 
 
-_LONE = 60.0  # seconds that a Dask cluster may have no worker, once it had one
+_MAX_IDLE = 60.0  # seconds that a Dask cluster may have no worker, once it had one
 
 
-class Watch:
+class ClusterWatch:
     """Knows whether the cluster of an executor is gone, as far as clusters say so.
 
     >>> from concurrent.futures import ThreadPoolExecutor
-    >>> Watch(ThreadPoolExecutor(1)).known
+    >>> ClusterWatch(ThreadPoolExecutor(1)).known
     False
 
     Attributes:
@@ -211,7 +211,7 @@ class Watch:
         self._executor: Any = executor
         self._client: Any = getattr(executor, "_client", None)  # of Dask
         self.known = isinstance(executor, _RayExecutor) or hasattr(self._client, "scheduler")
-        self._had_workers, self._alone = False, 0.0
+        self._had_workers, self._alone_since = False, 0.0
 
     def gone(self, *, asking: bool = True) -> str:
         """Why no task of it will be done; "" if one may be.
@@ -224,9 +224,9 @@ class Watch:
         status = getattr(self._client, "status", "running")
         if status != "running":  # it would try for minutes to find its scheduler again
             return f"its Dask client has no scheduler any more: it is {status!r}"
-        return self._lone() if self.known and asking else ""
+        return self._why_no_workers() if self.known and asking else ""
 
-    def _lone(self) -> str:
+    def _why_no_workers(self) -> str:
         """Whether the workers of a Dask cluster have left, and none has come for long."""
         client, now = self._client, time.monotonic()
         try:
@@ -236,9 +236,9 @@ class Watch:
         if isinstance(self._executor, _DaskWorker):
             self._executor.keep_to(workers)
         if workers:
-            self._had_workers, self._alone = True, 0.0
+            self._had_workers, self._alone_since = True, 0.0
         elif self._had_workers:
-            self._alone = self._alone or now
-            if now - self._alone > _LONE:
-                return f"its Dask cluster has had no worker for {_LONE:.0f} s"
+            self._alone_since = self._alone_since or now
+            if now - self._alone_since > _MAX_IDLE:
+                return f"its Dask cluster has had no worker for {_MAX_IDLE:.0f} s"
         return ""

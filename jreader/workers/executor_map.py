@@ -26,9 +26,16 @@ from jreader.cores import usable_cores
 from jreader.counters import Work, working
 from jreader.readers import Node, Pass
 from jreader.workers.ahead import Crew, DrawnChunk
-from jreader.workers.clusters import Watch, dask_workers
+from jreader.workers.clusters import ClusterWatch, dask_workers
 from jreader.workers.limits import Limits
-from jreader.workers.map_tasks import UNKNOWN, Failure, MapTask, TaskInput, TaskResult, Unknown
+from jreader.workers.map_tasks import (
+    UNKNOWN,
+    Failure,
+    MapTask,
+    TaskInput,
+    TaskResult,
+    UnknownFunction,
+)
 from jreader.workers.memory_estimates import raised_average
 from jreader.workers.processes import Processes
 
@@ -54,7 +61,7 @@ _ADVICE = (
 )
 
 
-class Makers(NamedTuple):
+class BatchWorkers(NamedTuple):
     """Who makes the batches of a loader, and what its passes have learnt of that work.
 
     Attributes:
@@ -102,7 +109,7 @@ class ExecutorCrew(Crew[S]):
         super().__init__(op, node.made_at, up, limits, work)
         self.task, self.executor, self.explain, self.size = task, executor, explain, size
         task.sent_once = isinstance(executor, Processes)
-        self.watch = Watch(executor)
+        self.watch = ClusterWatch(executor)
         self.look = _LOOK if self.watch.known else inf
         self.input_bytes = self.result_bytes = 0.0  # bytes of a sample, and of what is made of it
         self.trials = 2 * limits.workers  # tasks of one sample, each for a worker that waits for it
@@ -172,7 +179,7 @@ class ExecutorCrew(Crew[S]):
         while (chunk := super().received(turn, until)) and not self.closed:
             future = chunk.future
             error = _error_of(future) if future else None
-            unknown = future is not None and not error and type(future.result()) is Unknown
+            unknown = future is not None and not error and type(future.result()) is UnknownFunction
             lost = _is_loss(error) and chunk.tries < _TRIES
             if not (lost or unknown):
                 return chunk
@@ -193,7 +200,7 @@ class ExecutorCrew(Crew[S]):
         if result.more:
             self._send(chunk.rest(len(chunk.results)))
         if result.draws:
-            self._tell_of_draws()
+            self._warn_of_draws()
         self._learn(chunk, result)
         self._take_failures(chunk)
         chunk.items = []
@@ -215,7 +222,7 @@ class ExecutorCrew(Crew[S]):
         if error is None:
             return self._unpickled(future.result(), chunk)
         if not _is_loss(error):
-            self._noted(error, chunk)
+            self._add_note(error, chunk)
             raise error
         raise errors.WorkerDied(
             f"{chunk} of this pass through {self.where} lost their worker {chunk.tries} times "
@@ -240,7 +247,7 @@ class ExecutorCrew(Crew[S]):
         ):
             return TaskResult(*result())
 
-    def _tell_of_draws(self) -> None:
+    def _warn_of_draws(self) -> None:
         errors.warn(
             f"{self.work.function or self.task} in {self.where}, draws from the global generators "
             "of np.random or random. Each worker process has its own, which np.random.seed in this "
@@ -254,7 +261,7 @@ class ExecutorCrew(Crew[S]):
         if not (_is_loss(error) or isinstance(error, RuntimeError)):
             # `Processes` say it themselves
             if _is_elsewhere(self.executor) or not hasattr(error, "__notes__"):
-                self._noted(error, chunk)
+                self._add_note(error, chunk)
             raise error
         raise errors.WorkerDied(
             f"{type(self.executor).__name__} takes no more tasks ({error}), and {chunk} of "
@@ -262,7 +269,7 @@ class ExecutorCrew(Crew[S]):
             f"die; or give a new executor, and start at the last position."
         ) from error
 
-    def _noted(self, error: BaseException, chunk: DrawnChunk[S]) -> None:
+    def _add_note(self, error: BaseException, chunk: DrawnChunk[S]) -> None:
         errors.noted(
             error,
             f"raised by {type(self.executor).__name__}, given {chunk} of this pass by "
@@ -319,8 +326,8 @@ def workers_of(executor: Any) -> int:
     client = getattr(executor, "_client", None)  # Dask's
     if client is not None:
         return sum(client.nthreads().values()) or 1
-    told = getattr(executor, "workers", None) or getattr(executor, "_max_workers", None)
-    return told if isinstance(told, int) and told > 0 else usable_cores()
+    limit = getattr(executor, "workers", None) or getattr(executor, "_max_workers", None)
+    return limit if isinstance(limit, int) and limit > 0 else usable_cores()
 
 
 def each_alone(executor: Any) -> list[Executor]:

@@ -28,7 +28,7 @@ _FREE = 0.1  # of its time others have to run, or a function counts as holding t
 
 
 @dataclass(frozen=True)
-class Holding:
+class GilUse:
     """How a function behaves beside others.
 
     Attributes:
@@ -40,12 +40,12 @@ class Holding:
     computes: float
 
     @property
-    def holds_lock(self) -> bool:
+    def holds_gil(self) -> bool:
         """Whether other threads wait for the interpreter while it runs."""
         return self.free < _FREE
 
 
-def holding(function: Callable[..., Any], samples: Sequence[tuple[Any, ...]]) -> Holding | None:
+def holding(function: Callable[..., Any], samples: Sequence[tuple[Any, ...]]) -> GilUse | None:
     """Watches a function of samples; None where it raised an error, or there is no sample.
 
     >>> import time
@@ -53,7 +53,7 @@ def holding(function: Callable[..., Any], samples: Sequence[tuple[Any, ...]]) ->
     ...     time.sleep(0.002)
     >>> def counts(_sample):
     ...     return sum(number for number in range(20_000))
-    >>> holding(waits, [(0,)]).holds_lock, holding(counts, [(0,)]).holds_lock
+    >>> holding(waits, [(0,)]).holds_gil, holding(counts, [(0,)]).holds_gil
     (False, True)
 
     Args:
@@ -85,7 +85,7 @@ def holding(function: Callable[..., Any], samples: Sequence[tuple[Any, ...]]) ->
     finally:
         sys.setswitchinterval(before)
     free = min(ran / most, 1.0) if locked and most else 1.0
-    return Holding(free, min(1.0, worked / took / share_of_a_core()))
+    return GilUse(free, min(1.0, worked / took / share_of_a_core()))
 
 
 class _Spent(NamedTuple):

@@ -77,7 +77,7 @@ def changes_generators(begin: Callable[[], object]) -> bool:
     return generator_states() != before
 
 
-def draws_anew(fn: Callable[[Any], object], sample: Any) -> bool:
+def draws_differently(fn: Callable[[Any], object], sample: Any) -> bool:
     """Whether each run of a function draws other numbers.
 
     It does not if it seeds the generators, or if what it called drew only once, as it was imported.

@@ -27,7 +27,7 @@ from jreader._worker.remote_errors import pickled_error, unpickled_error
 from jreader._worker.unpickling import unpickled
 from jreader.errors import noting
 from jreader.readers import described
-from jreader.workers.global_rng import draws_anew, generator_states
+from jreader.workers.global_rng import draws_differently, generator_states
 from jreader.workers.memory_estimates import ESTIMATE_EVERY, estimated_bytes
 
 _OUT_OF_BAND = 5  # the protocol of pickle that knows buffers
@@ -137,7 +137,7 @@ class TaskResult(NamedTuple):
         return partial, (unpickled, data, taken)
 
 
-class Unknown:
+class UnknownFunction:
     """What a task gives whose worker does not know its function: it was not done."""
 
 
@@ -189,12 +189,12 @@ class MapTask:
         self.fn, self.keep_going, self.number, self.share = fn, keep_going, number, share
         self.function_pickle = self.digest = b""
 
-    def __call__(self, samples: TaskInput) -> TaskResult | Unknown:
+    def __call__(self, samples: TaskInput) -> TaskResult | UnknownFunction:
         """Gives the results; an error of the function is the last one."""
         began = time.perf_counter()
         known = self.fn or _FUNCTIONS.get(self.digest)
         if known is None and not self.function_pickle:
-            return Unknown()
+            return UnknownFunction()
         try:
             fn, items = self._unpickled(known, samples)
         except Exception as error:
@@ -204,7 +204,7 @@ class MapTask:
         draws = (
             before is not None
             and before != generator_states()
-            and any(draws_anew(fn, sample) for sample in items)
+            and any(draws_differently(fn, sample) for sample in items)
         )
         more = size > samples.most and len(results) < len(items)
         return TaskResult(results, time.perf_counter() - began, size, more, draws, first)

@@ -273,7 +273,7 @@ class map_samples(Node[T]):
                 errors.warn(
                     f"{len(failed)} of {total} samples of this pass were left out by {self!r}, "
                     f"made at {self.made_at}, because {described(self.fn)} raised: samples "
-                    f"{_some(failed)}.",
+                    f"{_listed(failed)}.",
                     self.made_at,
                 )
 
@@ -286,7 +286,7 @@ class map_samples(Node[T]):
                 errors.noted(
                     error,
                     f"sample {total - 1} is one more than max_errors={self.max_errors} allows to "
-                    f"leave out of a pass, after samples {_some(failed)}",
+                    f"leave out of a pass, after samples {_listed(failed)}",
                 )
             if isinstance(error, Exception) and failure.sample is not None:
                 self._explain(error, failure.sample)
@@ -354,9 +354,9 @@ def _both(done: int) -> Position:
     return done, done
 
 
-def _some(told: list[str]) -> str:
-    more = f" and {len(told) - 20} more" if len(told) > 20 else ""
-    return ", ".join(told[:20]) + more
+def _listed(failures: list[str]) -> str:
+    more = f" and {len(failures) - 20} more" if len(failures) > 20 else ""
+    return ", ".join(failures[:20]) + more
 
 
 def _check_workers(threads: int, processes: int, executor: object, concurrency: int) -> None:

@@ -157,7 +157,7 @@ class TestDaskWithoutWorkers:
             yield cluster
 
     def test_ends_a_pass_that_had_one(self, cluster, monkeypatch):
-        monkeypatch.setattr(clusters, "_LONE", 1.0)
+        monkeypatch.setattr(clusters, "_MAX_IDLE", 1.0)
         executor = cluster.get_client().get_executor()
         items = map_samples(held_back, numbers(), executor=executor, window=1)()
         assert next(items) == 0
@@ -168,7 +168,7 @@ class TestDaskWithoutWorkers:
         gate.set()
 
     def test_is_waited_for_until_one_comes(self, cluster, monkeypatch):
-        monkeypatch.setattr(clusters, "_LONE", 0.0)
+        monkeypatch.setattr(clusters, "_MAX_IDLE", 0.0)
         cluster.scale(0)
         executor = cluster.get_client().get_executor()
         threading.Timer(3.0, cluster.scale, (1,)).start()

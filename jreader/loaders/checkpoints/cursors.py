@@ -281,7 +281,7 @@ _OTHER_LAYOUTS = (
 )
 
 
-def check_plan(written: Plan, plan: Plan, *, grows: bool = False) -> None:
+def check_plan(written: Plan, plan: Plan, *, caching: bool = False) -> None:
     """Compares the plan of a cursor with the plan of a loader.
 
     It warns if orders and counts are equal, but data, functions or feeds are not: then every index
@@ -290,12 +290,12 @@ def check_plan(written: Plan, plan: Plan, *, grows: bool = False) -> None:
     Args:
         written: The plan of a cursor.
         plan: The plan of a loader.
-        grows: Whether it is streamed until something of it is whole, and indexed then.
+        caching: Whether it is streamed until something of it is whole, and indexed then.
 
     Raises:
         NotResumable: The plans order or count samples differently.
     """
-    but = FOUND if grows else HISTORY
+    but = FOUND if caching else HISTORY
     lines = (_lines_of_order(each, but) for each in (written, plan))
     ops, here, same, readers = _by_reader(*lines)
     _refuse_other_lines(ops, here, ", whose line {} is {}; here it is {}")

@@ -136,26 +136,28 @@ class Tally:
         self.began, self.samples, runs, self.end, _ = Place.of(cursor)
         self.steps = EpochPosition.of(cursor).steps if cursor["position"] else 0
         self.runs = runs or plan_hash(cursor["plan"])
-        self._about, self._skipped = (cursor["epoch"], drawn), cursor["skipped"]
+        self._epoch_and_seed, self._skipped = (cursor["epoch"], drawn), cursor["skipped"]
         if cursor["position"] is None or (not self.samples and self.end >= 0):
             self.runs, self.end = text_hash(self.runs, self.end), -1
-        self._before = cursor["step"] - self.steps  # a cursor counts the steps of a run
+        self._steps_before = cursor["step"] - self.steps  # a cursor counts the steps of a run
         self._first, self._until, _ = wanted
 
     @property
     def left(self) -> int | None:
         """How many more steps are asked for; None for all."""
-        return None if self._until is None else max(self._until - self._before - self.steps, 0)
+        return (
+            None if self._until is None else max(self._until - self._steps_before - self.steps, 0)
+        )
 
     def gives(self, samples: int, *batches: Any) -> bool:
         """Counts a step of so many samples; whether its feed is given, or left out.
 
         The position after it has these `rows`, `size` and `batches`.
         """
-        step, self.steps = self.steps + self._before, self.steps + 1
+        step, self.steps = self.steps + self._steps_before, self.steps + 1
         given = not (self._skipped and self._is_skipped(step))
         if given and self.samples != self.end:
-            self.runs = text_hash(self.runs, self.end, *self._about, self.samples)
+            self.runs = text_hash(self.runs, self.end, *self._epoch_and_seed, self.samples)
         self.samples += samples
         if given:
             self.end = self.samples
@@ -166,7 +168,7 @@ class Tally:
     def _is_skipped(self, step: int) -> bool:
         return any(low <= step < high for low, high, _ in self._skipped)
 
-    def stands(self, *batches: Any) -> None:
+    def note_place(self, *batches: Any) -> None:
         """Notes a place where no step has ended, with these `rows`, `size` and `batches`."""
         self.place = self.began, self.samples, self.runs, self.end, (*batches, self.steps)
 
@@ -229,6 +231,6 @@ def _check_fed(ended: Cursor) -> None:
 
 def next_epoch(ended: Cursor, *, continues: bool) -> Cursor:
     """The cursor of the next epoch, made from that at the end of one; its steps begin at 0."""
-    goes_on = continues and ended["position"] is not None
-    position = (*ended["position"][:3], 0) if goes_on else None
+    resumes = continues and ended["position"] is not None
+    position = (*ended["position"][:3], 0) if resumes else None
     return {**ended, "epoch": ended["epoch"] + 1, "step": 0, "samples": 0, "position": position}

@@ -136,8 +136,8 @@ class Layout(NamedTuple):
 class Stages:
     """Functions of feeds, one after another in one jitted program for each placement.
 
-    The first one gets `into(**feed)`, which is made in the program; where there is none, `handed`
-    makes it of a feed on the devices.
+    The first function gets `into(**feed)`, built inside the program. Without functions,
+    `as_instance` builds it from a feed on the devices.
     """
 
     def __init__(self, *stages: Stage, into: Callable[..., Any] | None = None) -> None:
@@ -145,7 +145,7 @@ class Stages:
             errors.check_function("load(into=cls)", into, "the fields of a feed, by keyword")
         self.stages, self.into = stages, into
         self._named = itself if into is None else partial(made_into, into)
-        self.handed = itself if stages else self._named
+        self.as_instance = itself if stages else self._named
         self.random = any(stage.rng for stage in stages)
         self._jitted: dict[Layout, Callable[..., Any]] = {}
 

@@ -91,10 +91,12 @@ class Agreement:
         self._board, self._timeout, self._cursor = board, timeout, cursor
         skips = [f"skip_steps=range({low}, {high})" for low, high, _ in cursor["skipped"]]
         self._lines = [*cursor["plan"]["ops"], *about, *skips]
-        self._epoch, self._mine = cursor["epoch"], Message()
-        self._spares = deque[bool]()  # of each feed that is not reported yet: whether it is spare
+        self._epoch, self._own = cursor["epoch"], Message()
+        self._lacks_samples = deque[
+            bool
+        ]()  # of each feed that is not reported yet: whether it is spare
         self._gone: dict[int, Message] = {}  # the processes that have left
-        self._elsewhere: ReaderError | None = None
+        self._peer_error: ReaderError | None = None
         self._lanes = lanes
         self._posting = RLock()  # reentrant: gc may drop a pass, which tells of that, anywhere
         self._given = 0  # feeds that the loop got
@@ -103,13 +105,13 @@ class Agreement:
         self._ended = Event()
         self.threads: list[Thread] = []
         board.enter(self)
-        self._counts = Counts(board, self.turn, self._goes_on)
+        self._counts = Counts(board, self.turn, self._has_feed)
         try:
             self._compare(cursor["epoch"], cursor["step"])
-            if self._elsewhere and not self.turn:  # later, one may look alone
-                raise self._elsewhere
+            if self._peer_error and not self.turn:  # later, one may look alone
+                raise self._peer_error
         except ReaderError as error:
-            board.say_left(self.turn, Message(0, str(error)))  # others may wait already
+            board.post_left(self.turn, Message(0, str(error)))  # others may wait already
             raise
 
     def posting(self, host: Pass[T], window: int) -> Pass[T]:
@@ -126,7 +128,7 @@ class Agreement:
                     self._board.post(f"{self.turn}/other windows", window)
                 for item in host.items:
                     self._count(item, host, window)
-                    if self._mine.feeds % window == 0:
+                    if self._own.feeds % window == 0:
                         self._post()
                         self._listen()
                     held = [item.feed if isinstance(item, Filler) else item]
@@ -134,12 +136,12 @@ class Agreement:
                     yield held.pop()
             except Exception as error:
                 self._post()
-                told = self._counts.told  # fewer than there are, if the loop has left
-                self._board.say_left(self.turn, Message(told, _why(error)), told)
+                reported = self._counts.reported  # fewer than there are, if the loop has left
+                self._board.post_left(self.turn, Message(reported, _why(error)), reported)
                 raise
             else:
-                self._spares.append(True)
-                self._mine = self._mine._replace(end="")
+                self._lacks_samples.append(True)
+                self._own = self._own._replace(end="")
                 self._post()
 
         return Pass(deal(), host.position, host.close)
@@ -172,7 +174,7 @@ class Agreement:
                     if streamed:
                         self._agree(ends=True)
                 self._left = True
-                self._board.say_over(self.turn)
+                self._board.post_over(self.turn)
             except ShortEpoch:
                 self._left = True  # what was posted already has the others find the same
                 raise
@@ -193,14 +195,14 @@ class Agreement:
 
     def _count(self, item: object, host: Pass[Any], window: int) -> None:
         """Counts one feed more of this process, and notes where its lanes are after it."""
-        feeds, known = self._mine.feeds + 1, self._mine.places
+        feeds, known = self._own.feeds + 1, self._own.places
         if self._lanes is not None:
             after = feeds, places(host.position(), self._lanes.numbers)
             if len(known) > 2 * window + _MORE and not self._widest:
                 self._widest = self._widest_of_all(window)
             known = [*known[-2 * (self._widest or window) - _MORE :], after]
-        self._spares.append(isinstance(item, Filler))
-        self._mine = Message(feeds, None, known)
+        self._lacks_samples.append(isinstance(item, Filler))
+        self._own = Message(feeds, None, known)
 
     def _position(self, here: tuple[Any, ...]) -> tuple[Any, ...]:
         """The place after the feed that the loop got, also of the lanes that others read."""
@@ -230,16 +232,16 @@ class Agreement:
         others = self._board.read(f"{self.turn}/other windows").values()
         return max(map(int, [window, first or 0, *others]))
 
-    def _goes_on(self, spares: int) -> bool:
+    def _has_feed(self, lacking: int) -> bool:
         """Whether the epoch has a feed for which so many processes have nothing."""
         fills = self._lanes is not None and self._lanes.ends == "last"
-        return spares < (self._counts.many if fills else 1)
+        return lacking < (self._counts.num_processes if fills else 1)
 
     def _is_given(self, *, streamed: bool) -> bool:
         """Whether the next feed belongs to the epoch, once all processes have it."""
         if self._gone:
             self._check_gone()
-        if not streamed or self._given < self._counts.good or self._agree(ends=False):
+        if not streamed or self._given < self._counts.agreed_feeds or self._agree(ends=False):
             return True
         self._check_steps()
         return False
@@ -265,8 +267,8 @@ class Agreement:
         Raises:
             ReaderError: Others read other parts of a stream.
         """
-        if streamed and self._elsewhere:
-            raise self._elsewhere
+        if streamed and self._peer_error:
+            raise self._peer_error
         stop_at_exit(self)
         self.threads = [Thread(target=self._watch, name="jreader agreement", daemon=True)]
         self.threads[0].start()
@@ -315,22 +317,22 @@ class Agreement:
             if not why:
                 self._board.closed = self.turn, message
             with suppress(jax.errors.JaxRuntimeError):  # jax.distributed was shut down
-                self._board.say_left(self.turn, message, self._counts.told)
+                self._board.post_left(self.turn, message, self._counts.reported)
 
     def _post(self) -> None:
         """Reports the feeds that this process has since the last report, if any."""
         with self._posting:  # the consumer, who waits, and whoever looks ahead
-            mine = self._mine  # another thread may go on counting
-            more = mine.feeds + (mine.end is not None) - self._counts.told
+            mine = self._own  # another thread may go on counting
+            more = mine.feeds + (mine.end is not None) - self._counts.reported
             if more and not self._left and not self._counts.over:
                 self._board.post(f"{self.turn}/state", mine)
-                self._counts.tell([self._spares.popleft() for _ in range(more)])
+                self._counts.report([self._lacks_samples.popleft() for _ in range(more)])
 
     def _listen(self) -> None:
         """Waits, before the loop asks, until others have as many feeds: ahead, that is free."""
         until, counts = time.monotonic() + _MOMENT, self._counts
-        while counts.good < counts.told and not counts.over:
-            if not counts.hear(until - time.monotonic()):
+        while counts.agreed_feeds < counts.reported and not counts.over:
+            if not counts.wait_for_news(until - time.monotonic()):
                 return
 
     def _agree(self, *, ends: bool) -> bool:
@@ -343,13 +345,13 @@ class Agreement:
             ShortEpoch: Some have ended.
         """
         counts, first = self._counts, self._lanes is not None and self._lanes.ends == "first"
-        if not ends and counts.told <= self._given:
+        if not ends and counts.reported <= self._given:
             self._post()  # others wait for this feed, also if this process prepares no more
         if ends and first:
             return False
         self._wait()
-        given = counts.good > self._given
-        alike = given or first or counts.spares == counts.many
+        given = counts.agreed_feeds > self._given
+        alike = given or first or counts.lacking == counts.num_processes
         if not alike or (given and ends):
             raise self._short(ends=ends)
         return given
@@ -362,8 +364,10 @@ class Agreement:
         """
         counts, until = self._counts, time.monotonic() + (self._timeout or inf)
         slice_ = _SLICE + len(self._board.others) / 1000  # one store serves all
-        while counts.good <= self._given and counts.spares is None:
-            heard = counts.gone is not None or counts.hear(min(slice_, until - time.monotonic()))
+        while counts.agreed_feeds <= self._given and counts.lacking is None:
+            heard = counts.gone is not None or counts.wait_for_news(
+                min(slice_, until - time.monotonic())
+            )
             if counts.gone is not None:
                 left = self._board.read_of(f"{self.turn}/left", counts.gone)
                 self._gone[counts.gone] = Message(*(left or ()))
@@ -392,12 +396,12 @@ class Agreement:
         """Raises ReaderError if a process has failed, or left, before the next feed."""
         for process, message in list(self._gone.items()):
             if message.feeds <= self._given:
-                how = _stopped(process, self._in_the_end(process, message))
+                how = _stopped(process, self._final_message(process, message))
                 raise ReaderError(
                     f"{how}. No step can go on without it; this process is at feed {self._given}."
                 )
 
-    def _in_the_end(self, process: int, message: Message) -> Message:
+    def _final_message(self, process: int, message: Message) -> Message:
         """The last message of a process: an error first closes its pass, then ends its program."""
         until = time.monotonic() + _LAST
         while message.end == CLOSED and time.monotonic() < until:
@@ -449,7 +453,7 @@ class Agreement:
                 if first[:2] == mine[:2]:
                     lines = board.awaited(f"{subject} lines", _LINES) or []
                     raise self._other_plan(f"process {first[3]} begins {where}", lines)
-                self._elsewhere = ReaderError(
+                self._peer_error = ReaderError(
                     f"process {first[3]} began at {where}, and this one at epoch {epoch}, step "
                     f"{step}: all must iterate this loader alike, and resume from the same cursor."
                 )

@@ -182,13 +182,14 @@ class Board:
         """Deletes the messages of a subject, and of those below it."""
         self._store.key_value_delete(f"{self._name}/{subject}")
 
-    def say_left(self, turn: int, message: Message, told: int = 0) -> None:
+    def post_left(self, turn: int, message: Message, reported: int = 0) -> None:
         """Posts that this process has left a pass, of which it had reported so many feeds."""
         self.post(f"{turn}/left", message)
-        self.first(news_of(turn, told + 1), [0, None, self.me])  # for those that wait for that feed
+        # for processes that wait for that feed
+        self.first(news_of(turn, reported + 1), [0, None, self.me])
         self.first(f"{turn}/first left", self.me)
 
-    def say_over(self, turn: int) -> None:
+    def post_over(self, turn: int) -> None:
         """Posts that a pass is over here, so that nobody misses this process in it from then on."""
         self._over.append(turn)
         if not fork_guard.forked:
@@ -209,7 +210,7 @@ class Board:
         if self.closed:  # before anybody knew why: an error drops what a loop holds
             turn, message = self.closed
             self.post(f"{turn}/left", message._replace(end=why))
-        self.say_left(self.turn, Message(0, why))
+        self.post_left(self.turn, Message(0, why))
 
     def _key(self, subject: object, process: object) -> str:
         return f"{self._name}/{subject}/{process}"
@@ -244,11 +245,13 @@ def _watch_next(me: int, processes: list[int], ring: str) -> None:
     _rings.add(ring)
     other = processes[(processes.index(me) + 1) % len(processes)]
     with suppress(OSError):  # there is no network: jax gives up who is silent
-        server = neighbours.listen(_state().coordinator_address, partial(_say, f"{_AT}{ring}/{me}"))
-        neighbours.watch(server, partial(_said, f"{_AT}{ring}/{other}"), partial(_lose, other))
+        server = neighbours.listen(
+            _state().coordinator_address, partial(_post_beat, f"{_AT}{ring}/{me}")
+        )
+        neighbours.watch(server, partial(_last_beat, f"{_AT}{ring}/{other}"), partial(_lose, other))
 
 
-def _say(key: str, value: Any) -> bool:
+def _post_beat(key: str, value: Any) -> bool:
     """Posts a value in place of the one before; returns whether the run goes on."""
     store = _client()
     with suppress(jax.errors.JaxRuntimeError):  # it ends
@@ -257,7 +260,7 @@ def _say(key: str, value: Any) -> bool:
     return store is not None
 
 
-def _said(key: str) -> Any | None:
+def _last_beat(key: str) -> Any | None:
     """The value that was posted; () if there is none yet, None if the run is over.
 
     A thread that is inside a call of the store when the interpreter goes away aborts the process,

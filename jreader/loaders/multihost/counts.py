@@ -21,49 +21,49 @@ class Counts:
     """How far all processes are in a pass.
 
     Attributes:
-        told: How many feeds this process has reported; the end of its feeds counts as one more.
-        good: How many feeds all processes have.
-        spares: How many processes have nothing for the feed after those, which ends the epoch; None
-            until that is known.
-        gone: A process that has left, so that nothing more will be known.
+        reported: Feeds that this process has reported; the end of its feeds counts as one more.
+        agreed_feeds: Feeds that all processes have.
+        lacking: Processes without samples for the feed that ends the epoch; None until known.
+        gone: A process that has left, so nothing more will be known.
     """
 
-    def __init__(self, board: Board, turn: int, goes_on: Callable[[int], bool]) -> None:
+    def __init__(self, board: Board, turn: int, has_feed: Callable[[int], bool]) -> None:
         """Begins with no feed.
 
         Args:
             board: The board of the loader.
             turn: The number of the pass.
-            goes_on: Whether the epoch has a feed for which so many processes have nothing.
+            has_feed: Whether the epoch has a feed for which so many processes have nothing.
         """
-        self._board, self._turn, self._goes_on = board, turn, goes_on
-        self.many = len(board.others) + 1
-        self._bits = self.many.bit_length()
+        self._board, self._turn, self._has_feed = board, turn, has_feed
+        self.num_processes = len(board.others) + 1
+        self._bits = self.num_processes.bit_length()
         self._each = _BITS // (2 * self._bits)  # feeds that one number counts
-        self.told = self.good = 0
-        self.spares: int | None = None
+        self.reported = self.agreed_feeds = 0
+        self.lacking: int | None = None
         self.gone: int | None = None
 
     @property
     def over(self) -> bool:
         """Whether no feed will be known that all have, besides those that are."""
-        return self.spares is not None or self.gone is not None
+        return self.lacking is not None or self.gone is not None
 
     def check(self) -> None:
         """Raises ReaderError if there are too many processes to be counted."""
         if not self._each:
+            most = (1 << _BITS // 2) - 1
             raise ReaderError(
-                f"{self.many} processes read a stream, and at most {(1 << _BITS // 2) - 1} can "
-                f"agree on where it ends: read the data by index, as arrays or mapped files, or "
-                f"start fewer processes."
+                f"{self.num_processes} processes read a stream, and at most {most} can agree on "
+                f"where it ends: read the data by index, as arrays or mapped files, or start fewer "
+                f"processes."
             )
 
-    def tell(self, spares: Sequence[bool]) -> None:
+    def report(self, lacking: Sequence[bool]) -> None:
         """Reports more feeds: for each of them, whether this process has nothing for it."""
-        while spares and not self.over:
-            block, place = divmod(self.told, self._each)
-            some, spares = spares[: self._each - place], spares[self._each - place :]
-            self.told += len(some)
+        while lacking and not self.over:
+            block, place = divmod(self.reported, self._each)
+            some, lacking = lacking[: self._each - place], lacking[self._each - place :]
+            self.reported += len(some)
             digits = sum(
                 (1 + (spare << self._bits)) << 2 * self._bits * (place + number)
                 for number, spare in enumerate(some)
@@ -74,7 +74,9 @@ class Counts:
 
     def _full(self, counted: int) -> int:
         """How many of the feeds that one number counts all processes have reported."""
-        return next(n for n in range(self._each + 1) if self._digit(counted, 2 * n) != self.many)
+        return next(
+            n for n in range(self._each + 1) if self._digit(counted, 2 * n) != self.num_processes
+        )
 
     def _digit(self, counted: int, number: int) -> int:
         return counted >> self._bits * number & (1 << self._bits) - 1
@@ -84,28 +86,28 @@ class Counts:
         full = self._full(counted)
         if full == known:
             return
-        before, good, spares = block * self._each + known, block * self._each + full, None
+        before, agreed_feeds, lacking = block * self._each + known, block * self._each + full, None
         for number in range(known, full):
             without = self._digit(counted, 2 * number + 1)
-            if not self._goes_on(without):
-                good, spares = block * self._each + number, without
+            if not self._has_feed(without):
+                agreed_feeds, lacking = block * self._each + number, without
                 break
-        self._board.first(news_of(self._turn, before + 1), [good, spares])
-        self._take(good, spares)
-        if good // GROUP > before // GROUP:
-            self._board.delete(f"{self._turn}/feeds/{good // GROUP - _KEPT}")
+        self._board.first(news_of(self._turn, before + 1), [agreed_feeds, lacking])
+        self._take(agreed_feeds, lacking)
+        if agreed_feeds // GROUP > before // GROUP:
+            self._board.delete(f"{self._turn}/feeds/{agreed_feeds // GROUP - _KEPT}")
 
-    def hear(self, seconds: float) -> bool:
+    def wait_for_news(self, seconds: float) -> bool:
         """Whether there is news, within so many seconds."""
-        news = self._board.awaited(news_of(self._turn, self.good + 1), seconds)
+        news = self._board.awaited(news_of(self._turn, self.agreed_feeds + 1), seconds)
         if news is not None:
             self._take(*news)
         return news is not None
 
-    def _take(self, good: int, spares: int | None = None, gone: int | None = None) -> None:
+    def _take(self, agreed_feeds: int, lacking: int | None = None, gone: int | None = None) -> None:
         """Notes news, unless another thread has noted later ones."""
-        self.good = max(self.good, good)
-        if spares is not None:
-            self.spares = spares
+        self.agreed_feeds = max(self.agreed_feeds, agreed_feeds)
+        if lacking is not None:
+            self.lacking = lacking
         if gone is not None:
             self.gone = gone

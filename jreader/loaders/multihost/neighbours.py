@@ -30,13 +30,14 @@ _SILENT = 5.0  # seconds without one, after which it is gone
 _listening: list[socket.socket] = []  # as long as this process lives
 
 
-def listen(coordinator: str, say: Callable[[list[Any]], bool]) -> socket.socket:
+def listen(coordinator: str, post_beat: Callable[[list[Any]], bool]) -> socket.socket:
     """Listens from now on, and says where, with a number that grows until somebody is connected.
 
     Args:
         coordinator: The address of the first process, which all reach: who reaches it has an
             address of the same network.
-        say: Says [host, port, number]; returns whether the run goes on. The last number is None.
+        post_beat: Posts [host, port, number]; returns whether the run continues. The last number is
+            None.
     """
     host, _, port = coordinator.rpartition(":")
     found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_DGRAM)
@@ -48,41 +49,44 @@ def listen(coordinator: str, say: Callable[[list[Any]], bool]) -> socket.socket:
     _listening.append(server)
     if hasattr(os, "register_at_fork"):  # a child would keep it open
         os.register_at_fork(after_in_child=server.close)
-    say([*server.getsockname()[:2], 0])
-    Thread(target=_beat, args=(server, say), name="jreader sign", daemon=True).start()
+    post_beat([*server.getsockname()[:2], 0])
+    Thread(target=_beat, args=(server, post_beat), name="jreader sign", daemon=True).start()
     return server
 
 
-def _beat(server: socket.socket, say: Callable[[list[Any]], bool]) -> None:
+def _beat(server: socket.socket, post_beat: Callable[[list[Any]], bool]) -> None:
     here, beats = server.getsockname()[:2], count(1)
     while not wait([server], _BEAT):
-        if not say([*here, next(beats)]):
+        if not post_beat([*here, next(beats)]):
             return
-    say([*here, None])
+    post_beat([*here, None])
 
 
-def watch(server: socket.socket, said: Callable[[], Any | None], tell: Callable[[], None]) -> None:
+def watch(
+    server: socket.socket, last_beat: Callable[[], Any | None], on_lost: Callable[[], None]
+) -> None:
     """Waits, on a thread, for the end of another process, and tells of it.
 
     Args:
         server: Where this process listens.
-        said: What the other one says; nothing as long as it has not begun, None if the run is over.
-        tell: Tells of it.
+        last_beat: Returns the latest post of the other process: empty before its first, None if the
+            run is over.
+        on_lost: Called when the other process is gone.
     """
-    given = server.getsockname()[0], said, tell
+    given = server.getsockname()[0], last_beat, on_lost
     Thread(target=_watch, args=given, name="jreader neighbour", daemon=True).start()
 
 
-def _watch(here: str, said: Callable[[], Any | None], tell: Callable[[], None]) -> None:
+def _watch(here: str, last_beat: Callable[[], Any | None], on_lost: Callable[[], None]) -> None:
     latest, since, pause = None, 0.0, _SOON
-    while (there := said()) is not None:
+    while (there := last_beat()) is not None:
         now = time.monotonic()
         if there != latest:
             latest, since = there, now
         met = bool(there) and _is_of_one(there[0], here) and _met(there[0], there[1])
         silent = there and there[2] is not None and now - since > _SILENT
         if met or silent:
-            return tell()
+            return on_lost()
         time.sleep(pause)
         pause = min(2 * pause, _BEAT)
     return None

@@ -39,7 +39,7 @@ def shapes_of(loading: Loading, cursor: Cursor) -> list[Any]:
     """
     specs = [spec_of(loading, item) for item in _items(loading, cursor)]
     every = {str(jax.tree.map(shape_and_dtype, spec)): spec for spec in specs}
-    return list(map(loading.options.stages.handed, every.values()))
+    return list(map(loading.options.stages.as_instance, every.values()))
 
 
 def shape_and_dtype(leaf: Any) -> tuple[Any, ...]:

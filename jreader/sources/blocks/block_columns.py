@@ -138,16 +138,16 @@ class BlockColumns(Column):
             by_row=laid_end_to_end(by_row) if len(by_row) == len(columns) else None,
         )
 
-    def coming(self, blocks: Sequence[int], *, first: bool) -> None:
-        """Tells `decode` which blocks come next, if it has a method `coming` that wants to know.
+    def announce(self, blocks: Sequence[int], *, first: bool) -> None:
+        """Tells `decode` which blocks come next, if it has a method `announce` that wants to know.
 
         Args:
             blocks: Their numbers, in the order of their first use.
             first: Whether a pass begins with them.
         """
-        tell = getattr(self._decode, "coming", None)
-        if tell is not None:
-            tell(blocks, first=first)
+        announce = getattr(self._decode, "announce", None)
+        if announce is not None:
+            announce(blocks, first=first)
 
     def reading(self, *, in_batches: bool = True) -> OpenBlocks:
         """The same rows for one pass, which says what comes, and closes it at its end."""

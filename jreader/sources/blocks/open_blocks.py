@@ -68,7 +68,7 @@ class OpenBlocks(Column):
         """Begins with no block and no thread."""
         self.column, self.stacks = column, column.stacks
         self.threads: list[threading.Thread] = []
-        self._few = self._made_ahead(column)
+        self._rows_ahead = self._made_ahead(column)
         self._most = max(column.open_blocks or _OPEN, 1) + (_AHEAD if ahead else 0)
         self._ahead = ahead
         self._blocks: dict[int, _OpenBlock] = {}
@@ -81,7 +81,7 @@ class OpenBlocks(Column):
         self._slot_of = np.full(many, -1)
         self._block_of = np.full(self._most, many)  # of each slot
         self._changed = threading.Condition()  # reentrant: gc may close it anywhere
-        self._told = False
+        self._announced = False
         self._closed, self._clock, self._fork_guard = False, count(), ForkGuard()
 
     def __len__(self) -> int:
@@ -103,8 +103,8 @@ class OpenBlocks(Column):
         blocks = blocks[first[blocks].argsort()]
         with self._changed:
             new = [block for block in blocks.tolist() if block not in self._expected]
-            self.column.coming(new, first=not self._told)
-            self._told = True
+            self.column.announce(new, first=not self._announced)
+            self._announced = True
             self._left[blocks] += counts[blocks]
             for block in blocks.tolist():
                 self._expected[block] = None
@@ -147,9 +147,9 @@ class OpenBlocks(Column):
 
     def each(self, rows: Array) -> Iterator[Any]:
         """Those rows one by one; if few bytes are, some ahead. An error keeps its place."""
-        if not self._few:
+        if not self._rows_ahead:
             return self._one_by_one(rows)
-        some = (rows[low : low + self._few] for low in range(0, len(rows), self._few))
+        some = (rows[low : low + self._rows_ahead] for low in range(0, len(rows), self._rows_ahead))
         return chain.from_iterable(map(self.good_ones_first, some))
 
     def _one_by_one(self, rows: Array) -> Iterator[Any]:

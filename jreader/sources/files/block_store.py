@@ -36,7 +36,7 @@ _HALF = re.compile(r"\.[0-9a-f]{24}-[0-9]+\.block\.[0-9a-f]{16}")
 _STALE = 300.0  # seconds after which one that is being written was left by a process that is gone
 _BLOCK = 1 << 22  # bytes
 _IN_MEMORY = 8  # blocks that were fetched last and are not kept: the next range may lie in one
-_LOOK = 256  # blocks after which to look at what other processes have written
+_SCAN_EVERY = 256  # blocks after which to look at what other processes have written
 _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 
 
@@ -203,7 +203,7 @@ class Store:
             )
         if self.folder.exists() and not self.folder.is_dir():
             raise NotADirectoryError(f"Store({str(folder)!r}, limit) needs a folder, not a file.")
-        self._broken = False
+        self._write_failed = False
         self.hits = self.misses = self.fetched = 0
         self._begin()
 
@@ -214,7 +214,7 @@ class Store:
         """Where and how much; what was seen stays in this process."""
         return partial(Store, block=self.block), (str(self.folder), self.limit)
 
-    def coming(self, file: StoredFile, ranges: Iterable[tuple[int, int]]) -> None:
+    def announce(self, file: StoredFile, ranges: Iterable[tuple[int, int]]) -> None:
         """Takes note that ranges (offset, size) of a file come next, after those told before."""
         parts = [
             (file.name_of(number), low)
@@ -223,7 +223,7 @@ class Store:
         ]
         self._check_process()
         with self._lock:
-            self._uses.coming(parts)
+            self._uses.announce(parts)
 
     def forget(self, files: Iterable[StoredFile]) -> None:
         """Takes note that nothing comes of what was told of these files: another pass begins."""
@@ -245,18 +245,20 @@ class Store:
             if data is not None:
                 self.hits += 1
                 if name not in self._sizes:  # another process has written it
-                    self._take(name, file.size_of(number) + BlockFiles.overhead)
+                    self._add(name, file.size_of(number) + BlockFiles.overhead)
         if first:
             self._files.touch(name)
         return data
 
-    def fetch(self, file: StoredFile, numbers: Sequence[int], keeping: Keeping) -> dict[int, bytes]:
+    def fetch(
+        self, file: StoredFile, numbers: Sequence[int], permit: WritePermit
+    ) -> dict[int, bytes]:
         """Blocks that are not kept, each fetched once, whoever asks; they are kept if they may.
 
         Args:
             file: The file.
             numbers: Those of the blocks.
-            keeping: Takes, for each block that is fetched, the function that keeps it; calls it if
+            permit: Takes, for each block that is fetched, the function that keeps it; calls it if
                 blocks may be kept.
 
         Raises:
@@ -264,45 +266,45 @@ class Store:
             OSError: They cannot be had.
         """
         self._check_process()
-        coming = {number: Future[bytes]() for number in numbers}
-        mine, given = self._claimed(file, coming), dict[int, bytes]()
+        futures = {number: Future[bytes]() for number in numbers}
+        mine, given = self._claimed(file, futures), dict[int, bytes]()
         try:
-            for number, data in self._obtained(file, mine, keeping):
+            for number, data in self._obtained(file, mine, permit):
                 given[number] = data
-                coming[number].set_result(data)
+                futures[number].set_result(data)
         except BaseException as error:  # for other threads that wait for the same blocks, too
             for number in mine:
-                if not coming[number].done():
-                    coming[number].set_exception(error)
+                if not futures[number].done():
+                    futures[number].set_exception(error)
             raise
         finally:
             with self._lock:
                 for number in mine:
-                    self._under_way.pop(file.name_of(number), None)
-        others = {number: coming[number].result() for number in coming if number not in given}
+                    self._in_flight.pop(file.name_of(number), None)
+        others = {number: futures[number].result() for number in futures if number not in given}
         return given | others
 
-    def _claimed(self, file: StoredFile, coming: dict[int, Future[bytes]]) -> list[int]:
+    def _claimed(self, file: StoredFile, futures: dict[int, Future[bytes]]) -> list[int]:
         """Claims the blocks that are neither in memory nor on their way, and returns their numbers.
 
-        It puts the futures of other threads in `coming`.
+        Puts the futures of other threads into `futures`.
         """
         mine = list[int]()
         with self._lock:
-            for number, future in coming.items():
+            for number, future in futures.items():
                 name = file.name_of(number)
                 if name in self._recent:
                     self._recent.move_to_end(name)
                     future.set_result(self._recent[name])
-                elif name in self._under_way:
-                    coming[number] = self._under_way[name]
+                elif name in self._in_flight:
+                    futures[number] = self._in_flight[name]
                 else:
-                    self._under_way[name] = future
+                    self._in_flight[name] = future
                     mine.append(number)
         return mine
 
     def _obtained(
-        self, file: StoredFile, numbers: Sequence[int], keeping: Keeping
+        self, file: StoredFile, numbers: Sequence[int], permit: WritePermit
     ) -> Iterator[tuple[int, bytes]]:
         """Blocks that others have kept since they were looked for, and the rest, fetched."""
         with self._lock:
@@ -315,19 +317,19 @@ class Store:
             with self._lock:
                 self.misses += 1
                 self.fetched += len(data)
-            keeping(partial(self._keep, file.name_of(number), data))
+            permit(partial(self._keep, file.name_of(number), data))
             yield number, data
 
     def _keep(self, name: str, data: bytes) -> None:
         """Keeps a block, if there is room, or one that gives way."""
         size = len(data) + BlockFiles.overhead
         with self._lock:
-            if self._broken or not self._make_room(name, size):
+            if self._write_failed or not self._make_room(name, size):
                 self._recent[name] = data
                 while len(self._recent) > _IN_MEMORY:
                     self._recent.popitem(last=False)
                 return
-            self._take(name, size)
+            self._add(name, size)
         try:
             self._files.write(name, data)
             with self._lock:
@@ -336,8 +338,8 @@ class Store:
                 self._files.delete(name)
         except OSError as error:
             with self._lock:
-                first, self._broken = not self._broken, True
-                self._give_up(name)
+                first, self._write_failed = not self._write_failed, True
+                self._remove(name)
             if first:
                 warn(
                     f"{self} cannot keep what was fetched ({error}): the run goes on, and fetches "
@@ -345,34 +347,34 @@ class Store:
                 )
 
     def _make_room(self, name: str, size: int) -> bool:
-        self._unseen -= 1
-        if self._unseen < 0:
-            self._look()
+        self._writes_until_scan -= 1
+        if self._writes_until_scan < 0:
+            self._scan_folder()
         while self._total + size > self.limit:
-            victim = self._uses.farthest()
-            if victim is None or not self._uses.gives_way(victim, name):
+            victim = self._uses.victim()
+            if victim is None or not self._uses.should_evict(victim, name):
                 return False
-            self._give_up(victim)
+            self._remove(victim)
             self._files.delete(victim)
         return True
 
-    def _look(self) -> None:
+    def _scan_folder(self) -> None:
         """Looks at what is in the folder, which other processes change too."""
         there = {name: (size, used) for name, size, used in self._files.found()}
         for name in [name for name in self._sizes if name not in there]:
-            self._give_up(name)
+            self._remove(name)
         newest = max((used for _, used in there.values()), default=0.0)
         for name, (size, used) in there.items():
             if name not in self._sizes:
-                self._take(name, size, used - newest - 1)  # before all that this process uses
-        self._unseen = min(_LOOK, self.limit // self.block // 16)
+                self._add(name, size, used - newest - 1)  # before all that this process uses
+        self._writes_until_scan = min(_SCAN_EVERY, self.limit // self.block // 16)
 
-    def _take(self, name: str, size: int, used: float | None = None) -> None:
+    def _add(self, name: str, size: int, used: float | None = None) -> None:
         self._total += size - self._sizes.get(name, 0)
         self._sizes[name] = size
         self._uses.keep(name, used)
 
-    def _give_up(self, name: str) -> None:
+    def _remove(self, name: str) -> None:
         self._total -= self._sizes.pop(name, 0)
         self._uses.drop(name)
 
@@ -384,13 +386,13 @@ class Store:
         self._process, self._lock = os.getpid(), threading.Lock()
         self._files, self._uses = BlockFiles(self.folder), NextUses()
         self._sizes: dict[str, int] = {}
-        self._total, self._unseen, self._broken = 0, 0, False
+        self._total, self._writes_until_scan, self._write_failed = 0, 0, False
         self._touched = set[str]()
-        self._under_way: dict[str, Future[bytes]] = {}
+        self._in_flight: dict[str, Future[bytes]] = {}
         self._recent: OrderedDict[str, bytes] = OrderedDict()
 
 
-class Keeping:
+class WritePermit:
     """Whether a thread may keep blocks: not any more once nobody wants what it reads."""
 
     def __init__(self) -> None:

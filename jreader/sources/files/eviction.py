@@ -27,12 +27,12 @@ class NextUses:
     >>> uses = NextUses()
     >>> for block in "abc":
     ...     uses.keep(block)
-    >>> uses.coming([("b", 0), ("a", 0), ("c", 0), ("b", 0)])
-    >>> uses.farthest()
+    >>> uses.announce([("b", 0), ("a", 0), ("c", 0), ("b", 0)])
+    >>> uses.victim()
     'c'
     >>> for block in "bac":
     ...     uses.used(block, 0, 1)
-    >>> uses.farthest()  # of "a" and "c", which do not come: what was not used for longest
+    >>> uses.victim()  # of "a" and "c", which do not come: what was not used for longest
     'a'
     """
 
@@ -43,7 +43,7 @@ class NextUses:
         self._kept: dict[str, float] = {}  # when it was used last
         self._heap: list[tuple[float, float, str]] = []
         self._ticks, self._uses, self._now = count(1), count(1), 0
-        self._knows, self._left_out = False, 0
+        self._knows_order, self._left_out = False, 0
 
     def __contains__(self, block: str) -> bool:
         return block in self._kept
@@ -51,7 +51,7 @@ class NextUses:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def coming(self, parts: Iterable[tuple[str, int]]) -> None:
+    def announce(self, parts: Iterable[tuple[str, int]]) -> None:
         """Takes note that these parts of blocks come next, in that order, after those told before.
 
         Args:
@@ -64,7 +64,7 @@ class NextUses:
             self._order.append((tick, block))
             if len(uses) == 1:
                 self._push(block)
-        self._knows = bool(self._order)
+        self._knows_order = bool(self._order)
 
     def forget(self, fits: Callable[[str], bool]) -> None:
         """Takes note that nothing comes of what was told of blocks that fit."""
@@ -106,7 +106,7 @@ class NextUses:
         uses = self._coming.get(block)
         return uses[0][0] if uses else math.inf
 
-    def farthest(self) -> str | None:
+    def victim(self) -> str | None:
         """The block that gives way; None if there is none."""
         if len(self._heap) > 4 * len(self._kept) + 64:
             self._heap = [self._entry(block) for block in self._kept]
@@ -118,7 +118,7 @@ class NextUses:
             heappop(self._heap)
         return None
 
-    def gives_way(self, block: str, to: str) -> bool:
+    def should_evict(self, block: str, to: str) -> bool:
         """Whether to keep a block in place of another one is better than to leave it out.
 
         Of two that do not come, as far as is known, that of another run gives way. If an order is
@@ -129,7 +129,7 @@ class NextUses:
         if self._kept.get(block, 0) <= 0:
             return True
         self._left_out += 1
-        return not self._knows and self._left_out % _TAKEN == 0
+        return not self._knows_order and self._left_out % _TAKEN == 0
 
     def _pass(self, tick: int, block: str) -> None:
         """Takes note that a use is over."""

@@ -149,7 +149,7 @@ def kept_files(
         every = map if len(files) < _threads() else in_threads
         found = list(every(of, files))
     if saved:
-        tidy(folder, map(_file_key, saved))
+        remove_unused(folder, map(_file_key, saved))
     return found
 
 
@@ -225,7 +225,7 @@ def save_index(path: Path, index: Array) -> None:
         out.write(crc32(np.memmap(aside, np.uint8, "r").data).to_bytes(_SUM))
 
 
-def tidy(folder: Path, keys: Iterable[str], most: int = 1) -> None:
+def remove_unused(folder: Path, keys: Iterable[str], most: int = 1) -> None:
     """Removes indices that are not used any more.
 
     These are those that no process has read for months, and, of those whose names begin with one of

@@ -31,8 +31,8 @@ from jreader.sources.files.index_cache import (
     cache_folder,
     in_threads,
     load_index,
+    remove_unused,
     save_index,
-    tidy,
 )
 from jreader.sources.files.stored_files import Latest
 from jreader.sources.remote_systems import remote_among
@@ -102,14 +102,14 @@ def set_index(
         DamagedData: `find` raises it, of the first file in order for which it does. What was found
             before is kept.
     """
-    place, states = _Place(index, paths), seen.identities()
+    place, states = _IndexFiles(index, paths), seen.identities()
     parts = dict[int, Array]()
     for path, kept in place.kept():
         if path.name.endswith(place.name) and np.array_equal(kept.states, states):
             if path.parent != place.folders[0][0]:  # it is shared from now on
                 place.save(kept)
             return kept.found
-        parts |= kept.those_of(place.hashes, states)
+        parts |= kept.unchanged(place.hashes, states)
     missing, good = [at for at in range(len(paths)) if at not in parts], states.copy()
     good[:, missing] = _UNKNOWN
 
@@ -128,11 +128,11 @@ def set_index(
             in_threads(look, chunks, threads=_REMOTE_THREADS if seen.remote else 0)
     finally:
         found = SetIndex.of_parts([parts.get(at, _NOTHING) for at in range(len(paths))])
-        place.save(_Kept(good, place.hashes, found))
+        place.save(_StoredIndex(good, place.hashes, found))
     return found
 
 
-class _Kept(NamedTuple):
+class _StoredIndex(NamedTuple):
     """An index as it is kept: what files were, hashes of their names, and what was found."""
 
     states: Array
@@ -144,7 +144,7 @@ class _Kept(NamedTuple):
         return np.concatenate([[len(self.hashes)], *parts])
 
     @classmethod
-    def read(cls, path: Path) -> _Kept | None:
+    def read(cls, path: Path) -> _StoredIndex | None:
         """What was `written` to a file; None if there is none, or it is another thing."""
         written = load_index(path, mapped=True)
         if written is None or written.ndim > 1:
@@ -159,7 +159,7 @@ class _Kept(NamedTuple):
             return None
         return cls(head[:2], head[2], SetIndex(found, begins))
 
-    def those_of(self, hashes: Array, states: Array) -> dict[int, Array]:
+    def unchanged(self, hashes: Array, states: Array) -> dict[int, Array]:
         """What it has of files of these names that are what they were, by their numbers."""
         order = self.hashes.argsort()
         at = order[np.searchsorted(self.hashes, hashes, sorter=order).clip(0, len(order) - 1)]
@@ -168,7 +168,7 @@ class _Kept(NamedTuple):
         return {n: self.found.values[begins[n] : ends[n]] for n in np.flatnonzero(same).tolist()}
 
 
-class _Place:
+class _IndexFiles:
     """Where the index of a data set is kept.
 
     Attributes:
@@ -194,18 +194,18 @@ class _Place:
         """Hashes of the names."""
         return np.fromiter(map(number_of, self._names), np.int64, len(self._names))
 
-    def kept(self) -> Iterator[tuple[Path, _Kept]]:
+    def kept(self) -> Iterator[tuple[Path, _StoredIndex]]:
         """The index of files of these names; then those of data sets in the same folder."""
         own = (folder / f"{begin}{self.name}" for folder, begin in self.folders)
         kin = (path for folder, begin in self.folders for path in folder.glob(f"{begin}-*.npy"))
         for path in chain(own, kin):
-            if kept := _Kept.read(path):
+            if kept := _StoredIndex.read(path):
                 yield path, kept
 
-    def save(self, kept: _Kept) -> None:
+    def save(self, kept: _StoredIndex) -> None:
         """Keeps it in the first folder that can be written, for as long as it is used."""
         for folder, begin in self.folders:
             with suppress(OSError):
                 save_index(folder / f"{begin}{self.name}", kept.written())
-                tidy(folder, [begin], _SIBLINGS)
+                remove_unused(folder, [begin], _SIBLINGS)
                 return

@@ -15,7 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from jreader.readers.exits_and_forks import in_daemon
 from jreader.sources.file_checks import State, States
-from jreader.sources.files.block_store import Keeping, Store
+from jreader.sources.files.block_store import Store, WritePermit
 from jreader.sources.files.byte_ranges import ByteFile, LocalFile
 from jreader.sources.files.remote_files import RemoteFile
 from jreader.sources.remote_systems import RemoteState, is_remote
@@ -65,15 +65,15 @@ class StoredFile(ByteFile):
         for each in pieces:
             yield b"".join(islice(parts, len(each)))
 
-    def read_all(self, ranges: Sequence[tuple[int, int]], keeping: Keeping) -> list[bytes]:
+    def read_all(self, ranges: Sequence[tuple[int, int]], permit: WritePermit) -> list[bytes]:
         """The same on this thread, which keeps blocks as long as it may."""
         pieces = [self.pieces(*each) for each in ranges]
-        parts = iter(self._read(list(chain.from_iterable(pieces)), keeping))
+        parts = iter(self._read(list(chain.from_iterable(pieces)), permit))
         return [b"".join(islice(parts, len(each))) for each in pieces]
 
-    def coming(self, ranges: Iterable[tuple[int, int]]) -> None:
+    def announce(self, ranges: Iterable[tuple[int, int]]) -> None:
         """Takes note that these ranges come next, so that what comes soon stays in the store."""
-        self.store.coming(self, ranges)
+        self.store.announce(self, ranges)
 
     def pieces(self, offset: int, size: int) -> list[BlockPiece]:
         """The pieces that make a range."""
@@ -121,12 +121,12 @@ class StoredFile(ByteFile):
             wanted.add(piece.number)
         yield pieces[low:]
 
-    def _read(self, pieces: Sequence[BlockPiece], keeping: Keeping) -> list[bytes]:
+    def _read(self, pieces: Sequence[BlockPiece], permit: WritePermit) -> list[bytes]:
         kept = [self.store.piece(self, *piece) for piece in pieces]
         lacking = {
             piece.number: None for piece, data in zip(pieces, kept, strict=True) if data is None
         }
-        fetched = self.store.fetch(self, list(lacking), keeping) if lacking else {}
+        fetched = self.store.fetch(self, list(lacking), permit) if lacking else {}
         return [
             fetched[number][begin:end] if data is None else data
             for (number, begin, end), data in zip(pieces, kept, strict=True)
@@ -134,27 +134,27 @@ class StoredFile(ByteFile):
 
 
 def _read_in_turn(
-    reads: Sequence[Callable[[Keeping], list[bytes]]], threads: int
+    reads: Sequence[Callable[[WritePermit], list[bytes]]], threads: int
 ) -> Iterator[bytes]:
     """What several reads give, in that order; the next ones are read on threads."""
     if len(reads) < 2:
         for read in reads:
-            yield from read(Keeping())
+            yield from read(WritePermit())
         return
-    left, ahead = iter(reads), deque[tuple[Keeping, Callable[[], list[bytes]]]]()
+    left, ahead = iter(reads), deque[tuple[WritePermit, Callable[[], list[bytes]]]]()
     try:
         while True:
             for read in islice(left, threads - len(ahead)):
-                keeping = Keeping()
-                coming = in_daemon("jreader store", partial(read, keeping))
-                ahead.append((keeping, coming.result))
+                permit = WritePermit()
+                future = in_daemon("jreader store", partial(read, permit))
+                ahead.append((permit, future.result))
             if not ahead:
                 return
             yield from ahead[0][1]()
             ahead.popleft()
     finally:
-        for keeping, _ in ahead:
-            keeping.stop()
+        for permit, _ in ahead:
+            permit.stop()
 
 
 def open_file(path: str, store: Store | None = None, seen: State = None) -> ByteFile:
@@ -197,15 +197,15 @@ class Latest(Generic[T]):
     """
 
     def __init__(self, make: Callable[[Any], T], of: Any) -> None:
-        self._make, self._of = make, of
+        self._make, self._items = make, of
         self._held = lru_cache(_HELD)(lambda at: make(of[at]))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Without those that were made."""
-        return Latest, (self._make, self._of)
+        return Latest, (self._make, self._items)
 
     def __len__(self) -> int:
-        return len(self._of)
+        return len(self._items)
 
     def __iter__(self) -> Iterator[T]:
         return map(self._held, range(len(self)))
@@ -250,7 +250,9 @@ def read_many(requests: Sequence[tuple[ByteFile, int, int]]) -> Iterator[bytes]:
         yield from file.read_many(ranges)
 
 
-def _read_all(file: ByteFile, ranges: Sequence[tuple[int, int]], keeping: Keeping) -> list[bytes]:
+def _read_all(
+    file: ByteFile, ranges: Sequence[tuple[int, int]], permit: WritePermit
+) -> list[bytes]:
     if isinstance(file, StoredFile):
-        return file.read_all(ranges, keeping)
+        return file.read_all(ranges, permit)
     return [*file.read_many(ranges)]

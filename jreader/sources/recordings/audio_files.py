@@ -85,9 +85,9 @@ class Sound:
 
     def __init__(self, stream: Any, known: Array, rate: int | None, *, mono: bool) -> None:
         """Opens it."""
-        self._sound, self._mono, self._at = soundfile().SoundFile(stream), mono, 0
+        self._sound, self._mono, self._position = soundfile().SoundFile(stream), mono, 0
         self._frames, self._rate, _, self._last = known.tolist()
-        self._to = rate or self._rate
+        self._target_rate = rate or self._rate
 
     def read(self, first: int, out: Array) -> None:
         """Fills `out` with the frames from `first` on, at the rate that is wanted.
@@ -95,25 +95,25 @@ class Sound:
         Raises:
             EOFError: Fewer frames follow.
         """
-        if self._to == self._rate:
+        if self._target_rate == self._rate:
             out[...] = self._decoded(first, len(out))
             return
-        down, up = Fraction(self._rate, self._to).as_integer_ratio()
+        down, up = Fraction(self._rate, self._target_rate).as_integer_ratio()
         margin = _MARGIN * max(-(-down // up), 1)
         # both rates have a frame where a multiple of `down` is
         begin = max((first * down // up - margin) // down * down, 0)
         end = min(-(-(first + len(out)) * down // up) + margin, self._frames)
-        made = soxr().resample(self._decoded(begin, end - begin), self._rate, self._to)
+        made = soxr().resample(self._decoded(begin, end - begin), self._rate, self._target_rate)
         out[...] = made[first - begin // down * up :][: len(out)]
 
     def _decoded(self, first: int, many: int) -> Array:
         # behind a read that came after a seek, libsndfile decodes an MP3 wrongly
-        goes_on = first == self._at and self._sound.format != "MP3"
-        begin = first if goes_on else self._sought(first)
+        continues = first == self._position and self._sound.format != "MP3"
+        begin = first if continues else self._sought(first)
         taken = self._sound.read(first + many - begin, "float32", always_2d=True)
-        self._at = begin + len(taken)
-        if self._at < first + many:
-            raise EOFError(f"only {self._at:,} of {self._frames:,} frames can be decoded")
+        self._position = begin + len(taken)
+        if self._position < first + many:
+            raise EOFError(f"only {self._position:,} of {self._frames:,} frames can be decoded")
         frames: Array = taken[first - begin :]
         if self._mono and frames.shape[1] > 1:  # a mean of short rows is slow
             frames = np.ascontiguousarray(frames.T).mean(axis=0)[:, None]

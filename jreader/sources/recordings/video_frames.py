@@ -77,7 +77,7 @@ class _Packet(NamedTuple):
     cut: bool
 
 
-class _Film:
+class _OpenVideo:
     """An open video file: what FFmpeg demuxes, and its video stream."""
 
     def __init__(self, stream: BufferedReader, *, strict: bool = False) -> None:
@@ -140,7 +140,7 @@ def frames_in(stream: BufferedReader) -> FrameIndex:
     """
     if (stated := _stated_size(stream)) > (size := stream.seek(0, SEEK_END)):
         raise EOFError(f"its header says {stated:,} bytes, and {size:,} are there")
-    film, packets, picture = _Film(stream), list[_Packet](), None
+    film, packets, picture = _OpenVideo(stream), list[_Packet](), None
     for packet in film.packets():
         if packet.size:
             packets.append(_Packet(packet.pts, packet.is_keyframe, packet.is_discard))
@@ -148,24 +148,24 @@ def frames_in(stream: BufferedReader) -> FrameIndex:
             picture = next(iter(packet.decode()), None)
     if film.least > len(packets):
         raise EOFError(f"only {len(packets):,} of {film.least:,} frames are there")
-    times = _shown(film, packets)
+    times = _display_times(film, packets)
     if picture is None or None in times:
         raise ValueError("it has no frames, or frames without presentation times")
-    turns, sides = _turns(picture), (picture.height, picture.width)
+    turns, sides = _rotation(picture), (picture.height, picture.width)
     return FrameIndex(
-        sides[::-1] if turns[0] else sides, turns, np.array(times), *_keys(times, packets)
+        sides[::-1] if turns[0] else sides, turns, np.array(times), *_key_frames(times, packets)
     )
 
 
-def _shown(film: _Film, packets: list[_Packet]) -> list[Any]:
+def _display_times(film: _OpenVideo, packets: list[_Packet]) -> list[Any]:
     """The times of the frames in the order in which they are shown."""
-    if _told(film, packets):
+    if _packets_suffice(film, packets):
         return sorted(packet.time for packet in packets if not packet.cut)
     film.open()
     return [frame.pts for packet in film.packets() for frame in packet.decode()]
 
 
-def _keys(times: list[int], packets: list[_Packet]) -> tuple[Array, Array]:
+def _key_frames(times: list[int], packets: list[_Packet]) -> tuple[Array, Array]:
     """The numbers and the times of the key frames, by rising numbers."""
     shown, last = np.array(times), max(times)
     every = np.array([each.time for each in packets if each.key and each.time <= last])
@@ -175,7 +175,7 @@ def _keys(times: list[int], packets: list[_Packet]) -> tuple[Array, Array]:
     return numbers[rising], every[rising]
 
 
-def _told(film: _Film, packets: list[_Packet]) -> bool:
+def _packets_suffice(film: _OpenVideo, packets: list[_Packet]) -> bool:
     """Whether packets tell which frames are shown, and in which order."""
     times, context = [packet.time for packet in packets], film.stream.codec_context
     if None in times or len(set(times)) < len(times) or context.name in _HIDDEN:
@@ -184,7 +184,7 @@ def _told(film: _Film, packets: list[_Packet]) -> bool:
     return in_order and packets[0].key and min(times) == times[0]
 
 
-def _turns(picture: Any) -> tuple[int, int, int]:
+def _rotation(picture: Any) -> tuple[int, int, int]:
     """How a picture is to be shown, by the matrix that its file may give."""
     matrix = picture.side_data.get("DISPLAYMATRIX")
     if matrix is None:
@@ -210,7 +210,7 @@ class VideoDecoder(Recording):
     ) -> None:
         self.frames, self.every, self.size = FrameIndex.read(written), every, size
         # decoders notice more if they may not go on; of other codecs, some that should would not
-        self._film = _Film(stream, strict=len(self.frames.times) == len(self.frames.keys))
+        self._film = _OpenVideo(stream, strict=len(self.frames.times) == len(self.frames.keys))
         height, width = self.frames.sides
         self.held = 16 * height * width  # a decoder holds the pictures to which others refer
         self._coming: Iterator[Any] = iter(())
@@ -220,7 +220,7 @@ class VideoDecoder(Recording):
     def read(self, first: int, out: Array) -> None:
         """Fills `out` with frames, from that of number `first` on."""
         for number, row in enumerate(out, first):
-            self._show(self._frame(number * self.every), row)
+            self._write_frame(self._frame(number * self.every), row)
 
     def _frame(self, number: int) -> Any:
         """A decoded frame, from where decoding is, or from a key frame before.
@@ -270,7 +270,7 @@ class VideoDecoder(Recording):
                     break
         raise EOFError(f"the key frame of time {time:,} is missing")
 
-    def _show(self, frame: Any, row: Array) -> None:
+    def _write_frame(self, frame: Any, row: Array) -> None:
         """Writes a frame, as it is shown and in the size that is wanted, into a row."""
         swapped, down, across = self.frames.turns
         sides = (frame.width, frame.height) if swapped else (frame.height, frame.width)

@@ -289,7 +289,7 @@ class Chunk:
 
     def __init__(self, array: Any, part: Part) -> None:
         self.array, self.part = array, part
-        self._in_doubt = part.nulls.as_stored
+        self._unchecked = part.nulls.as_stored
 
     def __len__(self) -> int:
         return len(self.array)
@@ -304,7 +304,7 @@ class Chunk:
 
     def one(self, row: int) -> Any:
         """The value of a row."""
-        if self._in_doubt:
+        if self._unchecked:
             self._check()
         try:
             return self.array[row].as_py()
@@ -312,9 +312,9 @@ class Chunk:
             raise _unreadable(self.part, error) from error
 
     def _check(self) -> None:
-        if self._in_doubt:
+        if self._unchecked:
             self.part.checked(self.array)
-            self._in_doubt = False
+            self._unchecked = False
 
 
 def _column_of_array(array: Any, part: Part) -> Any:

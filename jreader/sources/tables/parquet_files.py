@@ -188,7 +188,7 @@ class RowGroups(TableBlocks):
         doubtful[np.unique(facts[begins[filled]], return_index=True)[1]] = True
         return filled[doubtful]
 
-    def coming(self, blocks: Sequence[int], *, first: bool) -> None:
+    def announce(self, blocks: Sequence[int], *, first: bool) -> None:
         """Has the store of remote files know which row groups come next, in that order."""
         if self._store is None or not len(self._places):
             return
@@ -199,7 +199,7 @@ class RowGroups(TableBlocks):
         for at, group, _ in places:
             file = self.files[at]
             if isinstance(file.file, StoredFile):
-                file.file.coming(file.ranges(group))
+                file.file.announce(file.ranges(group))
 
 
 def _facts_of(file: ByteFile) -> Array:

@@ -93,7 +93,7 @@ class PickledFunctions:
         """Knows no function yet."""
         self.numbers: set[int] = set()  # of those that are here; finalizers take them out
         self._known: dict[int, tuple[Callable[[], Any], PickledFunction]] = {}
-        self._alike: weakref.WeakValueDictionary[bytes, PickledFunction] = (
+        self._by_digest: weakref.WeakValueDictionary[bytes, PickledFunction] = (
             weakref.WeakValueDictionary()
         )
         self._latest: OrderedDict[object, PickledFunction] = OrderedDict()
@@ -104,7 +104,7 @@ class PickledFunctions:
         if known and known[0]() is fn:
             return known[1]
         function = PickledFunction(fn)
-        alike = self._alike.setdefault(function.digest, function)
+        alike = self._by_digest.setdefault(function.digest, function)
         if alike is function:
             function.prepare()
             self.numbers.add(function.number)

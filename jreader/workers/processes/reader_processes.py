@@ -38,7 +38,9 @@ from jreader.workers.processes.worker_process import SentValue, TaskFuture
 
 T = TypeVar("T")
 
-_TOLD = 64  # samples handed over that a process is told of together, or earlier if some are large
+_REPORT_EVERY = (
+    64  # samples handed over that a process is told of together, or earlier if some are large
+)
 _NO_ARGUMENTS = pickled_for_worker(((), {}))
 
 
@@ -94,7 +96,7 @@ class multiprocess_reader(Node[T]):
     def start(self, at: Position) -> Pass[T]:
         """Positions are (the reader whose turn it is, (whether it ended, position) of each)."""
         turn, begun_at = self._parts(at)
-        apart = [_ReadApart(self, k, *begun) for k, begun in enumerate(begun_at)]
+        apart = [_ReaderInProcess(self, k, *begun) for k, begun in enumerate(begun_at)]
         processes: _ReaderProcesses[T] = _ReaderProcesses(apart, turn, in_turn=self.use_pipe)
         position = processes.position
         if not self.use_pipe:
@@ -121,21 +123,21 @@ _Arrival: TypeAlias = tuple[int, list[SentValue] | None, Sequence[Position]]
 """The index of a reader, samples of it, and the position after each; None for samples: it ended."""
 
 
-class _ReadApart(Generic[T]):
+class _ReaderInProcess(Generic[T]):
     """A reader that a process reads: what came of it, and the position after what was handed over.
 
     Attributes:
         position: Where it is; None at first, until the process has said where it begins.
         ready: The samples that came, and the position after each.
         task: That of the process; once it is `over`, nothing more comes.
-        untold: How many samples were handed over of which the process was not told.
-        tell_at: How many are told; fewer, once one of them is large.
+        unreported: How many samples were handed over of which the process was not told.
+        report_at: How many are told; fewer, once one of them is large.
     """
 
     task: TaskFuture
-    tell_taken: Callable[[int], object]
+    report_taken: Callable[[int], object]
     over = has_large = False
-    untold = 0
+    unreported = 0
 
     def __init__(
         self, node: multiprocess_reader[T], index: int, ended: bool, position: Position
@@ -147,7 +149,7 @@ class _ReadApart(Generic[T]):
         self.ended, self.position = ended, position
         self.has_position = ended or position is not None
         self.ready: deque[tuple[SentValue, Position]] = deque()
-        self.tell_at = min(_TOLD, -(-most // 4))
+        self.report_at = min(_REPORT_EVERY, -(-most // 4))
 
     def pickled(self) -> PickledFunction:
         """What reads it, ready to be sent."""
@@ -169,7 +171,7 @@ class _ReadApart(Generic[T]):
             arrivals.put((index, samples, positions))
 
         self.task = task = TaskFuture(pool.wake, function, _NO_ARGUMENTS, take, self.name)
-        self.tell_taken = partial(pool.tell_taken, task)
+        self.report_taken = partial(pool.report_taken, task)
         task.add_done_callback(lambda _: take(None, ()))
         return task
 
@@ -186,12 +188,12 @@ class _ReadApart(Generic[T]):
     def pop(self) -> T:
         """The next sample; `position` is then the one after it."""
         (data, arrays), self.position = self.ready.popleft()
-        self.untold += 1
+        self.unreported += 1
         if arrays or len(data) >= LARGE:
             self.has_large = True
-        if not self.ready and (self.has_large or self.untold >= self.tell_at):
-            self.tell_taken(self.untold)
-            self.untold, self.has_large = 0, False
+        if not self.ready and (self.has_large or self.unreported >= self.report_at):
+            self.report_taken(self.unreported)
+            self.unreported, self.has_large = 0, False
         try:
             sample: T = unpickled(data, arrays)
         except Exception as error:
@@ -217,7 +219,7 @@ class _ReadApart(Generic[T]):
 class _ReaderProcesses(Generic[T]):
     """The processes of one pass; begun with its first sample, ended when nobody holds it."""
 
-    def __init__(self, readers: list[_ReadApart[T]], turn: int, *, in_turn: bool) -> None:
+    def __init__(self, readers: list[_ReaderInProcess[T]], turn: int, *, in_turn: bool) -> None:
         self.readers, self.turn, self.in_turn = readers, turn, in_turn
         self.arrivals: SimpleQueue[_Arrival | None] = SimpleQueue()  # None where it is closed
         self.pool: WorkerPool | None = None
@@ -231,7 +233,7 @@ class _ReaderProcesses(Generic[T]):
             while reader := self.next_reader():
                 yield reader.pop()
 
-    def next_reader(self) -> _ReadApart[T] | None:
+    def next_reader(self) -> _ReaderInProcess[T] | None:
         """The reader whose sample is next, once it is there; None once all have ended."""
         while not self.closed:
             self.fork_guard.check("this pass")

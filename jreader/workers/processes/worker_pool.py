@@ -80,10 +80,10 @@ class WorkerPool:
                 with contextlib.suppress(ValueError):
                     self.queue.remove(task)
                 raise
-        self._tell_failed()
+        self._fail_tasks()
         return True
 
-    def tell_taken(self, task: TaskFuture, number: int) -> None:
+    def report_taken(self, task: TaskFuture, number: int) -> None:
         """Tells the worker of a task that reads that so many more samples were handed over."""
         with self.lock:
             for worker in self.workers:
@@ -122,7 +122,7 @@ class WorkerPool:
         self.over = True
         self.wake()
 
-    def _tell_failed(self) -> None:
+    def _fail_tasks(self) -> None:
         """Fails tasks, whose callbacks are called here: never with the lock."""
         with contextlib.suppress(IndexError):  # other threads may be at it, too
             while True:
@@ -189,7 +189,7 @@ class WorkerPool:
                         self.woken.recv(1 << 12)
                     else:
                         self._handle(key, what)
-                self._tell_failed()
+                self._fail_tasks()
         except BaseException as error:
             self._give_up(error)
             raise
@@ -285,7 +285,7 @@ class WorkerPool:
             for each in self.workers:
                 each.task = None
         self.failed.extend((task, error) for task in tasks)
-        self._tell_failed()
+        self._fail_tasks()
 
     def _worker_died(self, worker: Worker) -> None:
         """Queues a dead worker's task again; what several workers died of is an error."""

@@ -135,7 +135,7 @@ class Worker:
 
     def __init__(self, number: int, of: int) -> None:
         self.number, self.of = number, of
-        self.connection, self._theirs = socket.socketpair()
+        self.connection, self._child_socket = socket.socketpair()
         self.receiver = FrameReceiver(self.connection)
         self.memory = _WorkerMemory()
         self.known_functions: set[int] = set()
@@ -144,7 +144,7 @@ class Worker:
     def begin(self, init: bytes) -> None:
         """Starts the process; it first calls `init`, a pickled function of its number, or None."""
         # until it ignores Ctrl-C, which a terminal sends to all, it is held back from it
-        with self._theirs, _blocked(signal.SIGINT):
+        with self._child_socket, _blocked(signal.SIGINT):
             self.process = subprocess.Popen(  # noqa: S603  # our own interpreter
                 [
                     sys.executable,
@@ -152,11 +152,11 @@ class Worker:
                     "-c",
                     _BOOT,
                     json.dumps(sys.path),
-                    str(self._theirs.fileno()),
+                    str(self._child_socket.fileno()),
                     str(os.getpid()),
                 ],
                 stdin=subprocess.DEVNULL,
-                pass_fds=[self._theirs.fileno()],
+                pass_fds=[self._child_socket.fileno()],
                 env={**os.environ, "JAX_PLATFORMS": "cpu", VARIABLE: "0"},
             )
         self.sentinel = _sentinel_of(self.process)
@@ -209,7 +209,7 @@ class Worker:
     def end(self) -> None:
         """Closes the connection: the process sees that, and ends."""
         self.connection.close()
-        self._theirs.close()
+        self._child_socket.close()
         self.receiver.close()
 
     def kill(self) -> None:

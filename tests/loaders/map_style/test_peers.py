@@ -100,12 +100,12 @@ class TestHuggingFace:
         asked = []
         several = type(dataset).__getitems__
 
-        class Asked(type(dataset)):
+        class DatasetArguments(type(dataset)):
             def __getitems__(self, indices):
                 asked.append(indices)
                 return several(self, indices)
 
-        dataset.__class__ = Asked
+        dataset.__class__ = DatasetArguments
         assert stream(DataLoader(dataset, 3)) == expected(3)
         assert asked == [[0, 1, 2], [3, 4, 5], [6]]
 

@@ -174,7 +174,7 @@ def test_a_fork_ends_though_a_thread_that_stays_behind_holds_the_lock(python):
             def __call__(self, block):
                 return np.arange(10) + 10 * block
 
-            def coming(self, blocks, *, first):  # with the lock
+            def announce(self, blocks, *, first):  # with the lock
                 inside.set()
                 done.wait()
 

@@ -22,7 +22,7 @@ class Cache:
             self.hits += 1
         elif len(self.uses) < self.size:
             self.uses.keep(block)
-        elif (victim := self.uses.farthest()) and self.uses.gives_way(victim, block):
+        elif (victim := self.uses.victim()) and self.uses.should_evict(victim, block):
             self.uses.drop(victim)
             self.uses.keep(block)
 
@@ -47,7 +47,7 @@ def most_hits(order, size):
 @given(st.lists(st.sampled_from("abcde"), max_size=14), st.integers(1, 3))
 def test_a_known_order_has_as_many_hits_as_any_choice(order, size):
     cache = Cache(size)
-    cache.uses.coming((block, 0) for block in order)
+    cache.uses.announce((block, 0) for block in order)
     for block in order:
         cache.read(block)
     assert cache.hits == most_hits(order, size)
@@ -56,7 +56,7 @@ def test_a_known_order_has_as_many_hits_as_any_choice(order, size):
 @given(st.lists(st.sampled_from("abcdef"), max_size=30), st.data())
 def test_what_gives_way_is_kept_and_farthest_whatever_happened_before(told, data):
     uses = NextUses()
-    uses.coming((block, 0) for block in told)
+    uses.announce((block, 0) for block in told)
     for _ in range(data.draw(st.integers(0, 20))):
         block = data.draw(st.sampled_from("abcdefg"))
         data.draw(st.sampled_from([uses.keep, uses.drop, lambda each: uses.used(each, 0, 1)]))(
@@ -64,8 +64,8 @@ def test_what_gives_way_is_kept_and_farthest_whatever_happened_before(told, data
         )
         kept = [each for each in "abcdefg" if each in uses]
         farthest = max(map(uses.next_use, kept), default=None)
-        assert (uses.farthest() is None) == (not kept)
-        assert not kept or uses.next_use(uses.farthest()) == farthest
+        assert (uses.victim() is None) == (not kept)
+        assert not kept or uses.next_use(uses.victim()) == farthest
 
 
 def epochs(blocks, many, seed):
@@ -77,7 +77,7 @@ def hit_rate(orders, size, *, told):
     cache = Cache(size)
     for number, order in enumerate(orders):
         if told:
-            cache.uses.coming((block, 0) for block in order)
+            cache.uses.announce((block, 0) for block in order)
         for block in order:
             cache.read(block)
         if not number:
@@ -112,7 +112,7 @@ def test_epochs_of_which_nothing_is_known_keep_most_of_that():
 def test_what_is_read_in_pieces_is_one_use_for_each_piece_that_was_told():
     uses = NextUses()
     uses.keep("a")
-    uses.coming([("a", 0), ("a", 10), ("b", 0), ("a", 0)])
+    uses.announce([("a", 0), ("a", 10), ("b", 0), ("a", 0)])
     uses.used("a", 0, 5)
     uses.used("a", 5, 10)  # the rest of the same piece
     assert uses.next_use("a") == 2
@@ -123,7 +123,7 @@ def test_what_is_read_in_pieces_is_one_use_for_each_piece_that_was_told():
 def test_uses_that_were_left_out_do_not_keep_a_block_for_ever():
     uses = NextUses()
     uses.keep("left out")
-    uses.coming([("left out", 0), *((str(number), 0) for number in range(200))])
+    uses.announce([("left out", 0), *((str(number), 0) for number in range(200))])
     for number in range(200):
         uses.used(str(number), 0, 1)
     assert uses.next_use("left out") == float("inf")
@@ -133,10 +133,10 @@ def test_what_was_forgotten_does_not_come():
     uses = NextUses()
     for block in "ab":
         uses.keep(block)
-    uses.coming([("a", 0), ("b", 0)])
-    assert uses.farthest() == "b"
+    uses.announce([("a", 0), ("b", 0)])
+    assert uses.victim() == "b"
     uses.forget(lambda block: block == "a")
-    assert uses.farthest() == "a"
+    assert uses.victim() == "a"
     assert uses.next_use("b") == 2
 
 
@@ -145,9 +145,9 @@ def test_blocks_of_another_run_give_way_first():
     uses.keep("old", -5.0)
     uses.keep("older", -9.0)
     uses.keep("mine")
-    uses.coming([("mine", 0), ("new", 0)])
+    uses.announce([("mine", 0), ("new", 0)])
     uses.used("mine", 0, 1)
-    assert uses.farthest() == "older"
-    assert uses.gives_way("older", "new")
-    assert uses.gives_way("old", "another")
-    assert not uses.gives_way("mine", "another")
+    assert uses.victim() == "older"
+    assert uses.should_evict("older", "new")
+    assert uses.should_evict("old", "another")
+    assert not uses.should_evict("mine", "another")

@@ -25,7 +25,7 @@ from jreader import Store
 from jreader.errors import DamagedData
 from jreader.readers.fingerprints import fingerprint
 from jreader.sources.files import open_file
-from jreader.sources.files.block_store import Keeping
+from jreader.sources.files.block_store import WritePermit
 
 pytest.importorskip("fsspec")
 pytestmark = pytest.mark.usefixtures("quick")
@@ -115,7 +115,7 @@ def test_a_read_that_ends_early_writes_nothing_more(opened, server, folder, monk
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_what_comes_after_the_stop_is_not_kept(stopped):
-    keeping, kept = Keeping(), []
+    keeping, kept = WritePermit(), []
     if stopped:
         keeping.stop()
     keeping(lambda: kept.append("a block"))
@@ -244,7 +244,7 @@ class TestTheLimit:
         file = opened(limit=30_000)
         orders = [random.Random(seed).sample(range(100), 100) for seed in range(4)]
         for number, order in enumerate(orders):
-            file.coming([(1000 * block, 1000) for block in order])
+            file.announce([(1000 * block, 1000) for block in order])
             file.store.hits = 0
             for block in order:
                 file.read(1000 * block, 1000)
