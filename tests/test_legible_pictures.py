@@ -72,7 +72,7 @@ PLANS = {
 TITLES = ["source ten (train.py:3)", *(f"map {name} (train.py:9)" for name in [LONG, *MARKUP])]
 REPORT = bars(
     f"The map `{MARKUP[0]}` (train.py:31) limits the epoch: 71 % of each step waits for it.",
-    [StageBar(title, 0.4 + at, "3 threads, leaves the interpreter's lock", at == 2)
+    [StageBar(title, 0.4 + at, "3 threads, releases the GIL", at == 2)
      for at, title in enumerate([*TITLES, "the loop waits"])],
     [0, 2, 1, 0, 2, 2],
     "The plan was not read again.",

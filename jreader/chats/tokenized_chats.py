@@ -153,7 +153,7 @@ class chat(map_samples[dict[str, Any]]):
     characters does. A mask that cannot be told is an error, never a guess.
 
     Cost: the tokenizer takes more than half of it (docs/measurements.md). Tokenizers of
-    `tokenizers` leave the interpreter's lock, so threads help. Resuming costs what it costs in
+    `tokenizers` release the GIL, so threads help. Resuming costs what it costs in
     `reader`.
 
     Args:

@@ -75,7 +75,7 @@ def _least(fn: Callable[[Any], Any], given: Any) -> float:
 
 
 def held_lock(fed: Fed) -> Iterator[Finding]:
-    """A function on several threads that never lets go of the interpreter's lock."""
+    """A function on several threads that never releases the GIL."""
     for call, samples in fed.mapped:
         if call.by != "threads" or call.workers < 2:
             continue
@@ -87,7 +87,7 @@ def held_lock(fed: Fed) -> Iterator[Finding]:
             instead = "map_samples(fn, reader, processes={})"
         yield Finding(
             "held-lock",
-            f"{described(call.function)} holds the interpreter's lock for {1 - watched.free:.0%} "
+            f"{described(call.function)} holds the GIL for {1 - watched.free:.0%} "
             f"of its time, so {call.workers} threads do hardly more than one.",
             f"Use processes, as in {instead.format(call.workers)}.",
             call.op.made_at,

@@ -1,4 +1,4 @@
-"""What to change so that a stage limits no more: with numbers, from what was measured."""
+"""Advice for the limiting stage, with numbers from the measurement."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from jreader.cores import usable_cores
 from jreader.measuring.probing import Measured
 
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_READY = 32  # feeds, whose memory is small beside what they train
+_READY = 32  # feeds: their memory is small beside a model's
 _MOST = 32  # threads of a function that waits
-_SLOWER = 1.5  # in processes than here: then its samples are large
+_SLOWER = 1.5  # times slower in processes: its samples are large
 _WORDS = {
     "map_batches": (
         "it is called for one batch after another on one thread: type "
@@ -28,10 +28,10 @@ _WORDS = {
         "load().on_device(fn)"
     ),
     "on_device": (
-        "the devices work on the feed before the step can: make the function cheaper, or do "
-        "part of it on the host, in .map(fn, threads=n)"
+        "the step waits for this function on the devices: make it cheaper, or do part of it "
+        "on the host, in .map(fn, threads=n)"
     ),
-    "step": "no change to the data will make the epoch quicker",
+    "step": "no change to the data will make the epoch faster",
 }  # what to change, by the stage
 
 
@@ -39,8 +39,8 @@ class Advice(NamedTuple):
     """What to change.
 
     Attributes:
-        words: In words, which follow a semicolon.
-        arguments: The arguments to type, with their numbers; {} where the advice is another.
+        words: The advice, to follow a semicolon.
+        arguments: The arguments to type, with their numbers; {} for other advice.
     """
 
     words: str
@@ -50,13 +50,13 @@ class Advice(NamedTuple):
 def advice_for(
     limit: Measured, stages: Sequence[Measured], computes: float, longest: float
 ) -> Advice:
-    """What to change, so that the stage limits no more.
+    """Advise how to speed up the limiting stage.
 
     Args:
         limit: The stage that limits.
         stages: All of them.
-        computes: In which share of the time the plan was read this program computed.
-        longest: Seconds that the loop waited for one feed at most.
+        computes: The share of the read in which this program computed.
+        longest: The longest wait for a feed, in seconds.
     """
     if limit.filling:
         return Advice(
@@ -65,8 +65,8 @@ def advice_for(
             {},
         )
     if limit.by == "workers":
-        more = "add workers, on cores of their own, or make its work cheaper"
-        return Advice(f"the {limit.workers} workers of load(workers=...) do it: {more}", {})
+        more = "add workers with cores of their own, or make it cheaper"
+        return Advice(f"the {limit.workers} workers of load(workers=...) run it: {more}", {})
     step = max([1e-6, *(each.seconds for each in stages if each.name == "step")])
     if limit.name == "map" or (limit.name == "map_batches" and limit.by):
         return _of_map(limit, _time_of_others(limit, stages), step)
@@ -78,7 +78,7 @@ def advice_for(
 
 
 def _time_of_others(limit: Measured, stages: Sequence[Measured]) -> float:
-    """What a feed takes once a stage runs beside the others, which follow one another."""
+    """Seconds per feed once the stage runs beside the others, which run in sequence."""
     others = [each for each in stages if each is not limit]
     one_thread = sum(each.seconds for each in others if not each.by and each.name != "step")
     beside = [each.seconds for each in others if each.by or each.name == "step"]
@@ -101,17 +101,17 @@ def _of_map(limit: Measured, goal: float, step: float) -> Advice:
     if limit.op == "xmap_readers":
         argument, kind = "process_num", "threads"  # as Paddle has it
     asked = _more(wanted - has, kind, begun=has > 0)
-    return Advice(f"{asked} would do, {why}: `{argument}={wanted}`", {argument: wanted})
+    return Advice(f"{asked} would be enough, {why}: `{argument}={wanted}`", {argument: wanted})
 
 
 def _reason_for(limit: Measured) -> str:
     if limit.waits:
         return "since it waits most of the time"
-    return f"since it {'holds' if limit.holds else 'leaves'} the interpreter's lock"
+    return f"since it {'holds' if limit.holds else 'releases'} the GIL"
 
 
 def _workers_wanted(limit: Measured, goal: float, step: float) -> int:
-    """How many workers of a map would do: threads that wait cost little, so enough for any step."""
+    """How many workers a map needs: waiting threads cost little, so enough for any step."""
     if limit.waits:
         return min(max(2, ceil(limit.alone / step)), _MOST)
     return min(max(2, ceil(limit.alone / goal)), max(usable_cores(), 2))
@@ -128,29 +128,29 @@ def _more(many: int, what: str, *, begun: bool) -> str:
 
 
 def _of_enough(limit: Measured, wanted: int) -> Advice:
-    """What to change where more workers of the same kind would not help."""
+    """Advice where more workers of the same kind would not help."""
     slower = limit.seconds * min(limit.workers, usable_cores()) / max(limit.alone, 1e-9)
     if limit.by == "processes" and not limit.holds and slower > _SLOWER:
         return Advice(
             f"a call takes {slower:.1f} times as long in processes as in this program: "
-            f"`threads={wanted}` instead, since it leaves the interpreter's lock",
+            f"`threads={wanted}` instead, since it releases the GIL",
             {"threads": wanted},
         )
     are = "workers" if limit.by == "executor" else limit.by
     cores = "" if limit.waits else ", or give it more cores"
     cheaper = f"make it cheaper, or keep what it makes with .cache(path){cores}"
-    return Advice(f"its {limit.workers} {are} are as many as would help: {cheaper}", {})
+    return Advice(f"more than its {limit.workers} {are} would not help: {cheaper}", {})
 
 
 def _of_capacity(capacity: int, steps: float) -> Advice:
     if not capacity:
         return Advice(
-            "nothing is ready when the loop comes: type load(capacity=2)", {"capacity": 2}
+            "no feed is ready when the loop asks for one: type load(capacity=2)", {"capacity": 2}
         )
-    # what is ready lasts for the longest wait, unless that was a single long one
+    # as many feeds as cover the longest wait, within bounds
     wanted = max(4 * capacity, min(capacity + ceil(steps), _READY))
     return Advice(
-        f"they are quick enough, but come unevenly: type load(capacity={wanted})",
+        f"the data are fast enough on average, but arrive unevenly: type load(capacity={wanted})",
         {"capacity": wanted},
     )
 
@@ -166,7 +166,7 @@ def _of_source(limit: Measured, goal: float, computes: float) -> Advice:
         )
     wanted = max(usable_cores(), 2)
     return Advice(
-        "it computes on one thread: yield names or rows there and do the work in .map(fn, "
+        "it computes on one thread: yield only names or rows and do the work in .map(fn, "
         f"processes={wanted}), or read in other processes, as in "
         "multiprocess_reader([part, part])",
         {"processes": wanted},
@@ -182,7 +182,7 @@ def stage_in_words(stage: Measured) -> str:
     if stage.name == "step":
         return "the step"
     if stage.name == "capacity":
-        return f"the look-ahead (capacity={stage.workers})"
+        return f"the prefetch queue (capacity={stage.workers})"
     what = {
         "map": "map",
         "map_batches": "map_batches",

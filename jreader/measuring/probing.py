@@ -66,7 +66,7 @@ class Measured:
         alone: Seconds a feed on one worker.
         by: "threads", "processes" or "executor"; "workers" of `load`; "" for the thread that draws.
         workers: How many workers it has.
-        holding: Whether its function holds the interpreter's lock, and whether it waits; None where
+        holding: Whether its function holds the GIL, and whether it waits; None where
             that was not measured.
         filling: Whether it is below a cache that is not whole yet.
         op: The op that calls the function, such as "filter"; "" for a stage of the loader.
@@ -96,7 +96,7 @@ class Measured:
 
     @property
     def holds(self) -> bool:
-        """Whether its function is known to hold the interpreter's lock."""
+        """Whether its function is known to hold the GIL."""
         return self.holding is not None and self.holding.holds_gil
 
     @property

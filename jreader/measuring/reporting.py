@@ -71,13 +71,13 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """What limits, in one sentence, with the advice; of a fleet, its slowest process."""
+        """The limit in one sentence, with advice; for a fleet, its slowest process."""
         if self.fleet:
             return str(self.fleet)
         if self.limit == "step":
             return (
                 f"The step limits the epoch, not the data: {self.waiting:.0%} of each step waits "
-                f"for them; {self.advice}."
+                f"for data; {self.advice}."
             )
         waits = f"{self.waiting:.0%} of each step waits for it"
         if self.limit == "capacity":
@@ -96,7 +96,7 @@ class Report:
             mark = "  <- limits" if bar.marked else ""
             lines.append(f"{bar.title:{wide}}  {bar.value:10.3f}  {bar.note}{mark}".rstrip())
         lines += [
-            f"The queue of {queue.name} was empty in {queue.empty:.0%} of the looks."
+            f"The {queue.title} queue was empty {queue.empty:.0%} of the time."
             for queue in self.stats.queues
             if queue.depths
         ]
@@ -136,7 +136,7 @@ def _who(stage: Measured) -> str:
     who = f"{stage.workers} {stage.by}" if stage.by else "one thread"
     if stage.holding is None:
         return who
-    return f"{who}, {'holds' if stage.holding.holds_gil else 'leaves'} the interpreter's lock"
+    return f"{who}, {'holds' if stage.holding.holds_gil else 'releases'} the GIL"
 
 
 def report(
@@ -163,7 +163,7 @@ def report(
     The loop's counters (`loader.stats()`) say whether it waits. If it does, the plan is read once
     more, in a pass of its own of the next epoch, with neither workers nor look-ahead: there each
     stage is timed alone, and the functions of maps are watched, as to whether they hold the
-    interpreter's lock. The pass of the loop is not touched, and goes on with its next feed. This
+    GIL. The pass of the loop is not touched, and goes on with its next feed. This
     opens the source and calls your functions once more, so do not ask while the loop reads a source
     that can be read only once. Such a source is judged by the counters alone; `report.note` says
     so. Ask while nothing else runs: the interpreter's switch interval is longer for a tenth of a

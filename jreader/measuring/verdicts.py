@@ -1,7 +1,7 @@
 """Which stage limits the epoch, of times that a loop counted and a pass of its own measured.
 
 Stages on the thread that draws follow one another, so their times add up; a map on workers runs
-beside them, as many times as it has workers, if it does not hold the interpreter's lock; the step
+beside them, as many times as it has workers, if it does not hold the GIL; the step
 runs beside all of it, if the loader looks ahead. What limits is what would save most time if it
 were not there.
 """

@@ -1,4 +1,4 @@
-"""The GIL: whether a function holds the interpreter's lock, and whether it waits.
+"""The GIL: whether a function holds the GIL, and whether it waits.
 
 Threads help a function that waits, or computes in C without the lock. To find that out, a second
 thread looks at the clock again and again while the function is called on this one, and gives the

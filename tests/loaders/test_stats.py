@@ -199,7 +199,7 @@ def test_the_table_has_milliseconds_an_item_and_shares():
     assert cells["collate"] == ["2.000", "2", "1"]
     assert cells["transfer"] == ["1.500", "1", "1"]
     assert "the loop waited for feeds in 33% of its time" in lines
-    assert lines[-1] == "the queue of capacity was empty in 50% of 2 looks"
+    assert lines[-1] == "the prefetch queue was empty 50% of the time"
 
 
 def test_the_next_pass_goes_on_counting_what_the_last_one_has():

@@ -88,9 +88,9 @@ class TestLimits:
     @pytest.mark.parametrize(
         ("function", "advice"),
         [
-            (counts, "`processes=2` would help, since it holds the interpreter's lock"),
-            (waits, "would do, since it waits most of the time: `threads="),
-            (packs, "would do, since it leaves the interpreter's lock: `threads=2`"),
+            (counts, "`processes=2` would help, since it holds the GIL"),
+            (waits, "would be enough, since it waits most of the time: `threads="),
+            (packs, "would be enough, since it releases the GIL: `threads=2`"),
         ],
         ids=["python", "waiting", "c"],
     )
@@ -120,7 +120,7 @@ class TestLimits:
     def test_threads_that_are_too_few(self):
         found = looped(Pipeline(numbers).map(waits, threads=2).batch(BATCH).load(), steps=40)
         assert (found.limit, found.function) == ("map", "waits")
-        assert "more threads would do" in found.advice
+        assert "more threads would be enough" in found.advice
         assert 2 < found.arguments["threads"] <= 32
 
     @measured
@@ -225,9 +225,12 @@ class TestLimits:
         loader = Pipeline(uneven).batch(BATCH).load(capacity=1)
         found = looped(loader, lambda _feed: time.sleep(3 * BATCH * SLOW), steps=40)
         assert found.limit == "capacity"
-        assert "they are quick enough, but come unevenly: type load(capacity=" in found.advice
+        assert (
+            "the data are fast enough on average, but arrive unevenly: type load(capacity="
+            in found.advice
+        )
         assert 4 <= found.arguments["capacity"] <= 32
-        assert found.verdict.startswith("The look-ahead (capacity=1) limits the epoch")
+        assert found.verdict.startswith("The prefetch queue (capacity=1) limits the epoch")
 
     @measured
     def test_a_cold_cache(self):

@@ -57,8 +57,13 @@ class QueueStats:
 
     @property
     def empty(self) -> float:
-        """In what share of the times nothing waited."""
+        """The share of the requests that found the queue empty."""
         return self.depths.count(0) / len(self.depths) if self.depths else 0.0
+
+    @property
+    def title(self) -> str:
+        """The name of the queue in a sentence."""
+        return "prefetch" if self.name == "capacity" else self.name
 
 
 @dataclass(frozen=True)
@@ -136,9 +141,9 @@ class Stats:
             each = 1e-6 * stage.time_ns / stage.items if stage.items else 0.0
             title = f"{_title_of_stage(stage):{width}}"
             lines.append(f"{title}  {each:10.3f}  {stage.items:7d}  {stage.workers:7d}")
-        lines.append(f"the loop waited for feeds in {self.waiting:.0%} of its time")
+        lines.append(f"the loop waited for feeds {self.waiting:.0%} of the time")
         lines += [
-            f"the queue of {queue.name} was empty in {queue.empty:.0%} of {len(queue.depths)} looks"
+            f"the {queue.title} queue was empty {queue.empty:.0%} of the time"
             for queue in self.queues
             if queue.depths
         ]
