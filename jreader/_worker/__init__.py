@@ -2,7 +2,7 @@
 
 `workers/processes/worker_process.py` starts an interpreter that calls `main`. The worker runs tasks
 that the parent sends (`task_worker.py`); one of them may read a reader, and send its samples
-as it goes on (`reading.py`). Messages are frames over a socket (`connection.py`), values are
+as it reads (`reading.py`). Messages are frames over a socket (`connection.py`), values are
 pickled (`pickling.py`, `unpickling.py`), and large arrays lie in memory that both processes share
 (`shared_memory.py`).
 

@@ -24,7 +24,7 @@ _MOST = 10_000  # objects that are looked into for a name
 def stateful_kind(value: object) -> str:
     """Names the kind of a value that moves on as it is read; "" for any other value.
 
-    Copies of an iterator or of an open file would each go on by themselves.
+    Copies of an iterator or of an open file would advance independently.
 
     >>> stateful_kind(iter([1, 2])), stateful_kind([1, 2])
     ('an iterator (list_iterator)', '')
@@ -46,7 +46,7 @@ def is_random_generator(value: object) -> bool:
 
 
 def captured_as(root: object, wanted: object) -> str:
-    """Tells where an object captures a value: the name, and the function or object that has it.
+    """Names where an object captures a value, and the function or object that holds it.
 
     >>> numbers = iter([1, 2])
     >>> captured_as(lambda sample: next(numbers) + sample, numbers)

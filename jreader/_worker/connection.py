@@ -1,7 +1,7 @@
 """The connection between a program and its worker processes: frames over a socket.
 
 A frame is its size (8 bytes) and a pickled tuple of plain things; what users made (functions,
-samples, errors) is in it as bytes, which are unpickled where an error of theirs can be told.
+samples, errors) is in it as bytes, which are unpickled where their errors can be reported.
 Descriptors of shared memory travel beside the frame that speaks of them.
 """
 
@@ -41,12 +41,12 @@ def ancillary(descriptors: list[int]) -> list[tuple[int, int, bytes]]:
 
 
 def send(connection: socket.socket, message: tuple[Any, ...], descriptors: list[int]) -> None:
-    """Sends a message and file descriptors, and closes those; does nothing if nobody listens."""
+    """Sends a message and descriptors, and closes these; does nothing if the peer is gone."""
     frame = memoryview(to_frame(message))
     try:
         connection.sendall(frame[connection.sendmsg([frame], ancillary(descriptors)) :])
     except (BrokenPipeError, ConnectionResetError):
-        pass  # the other side is gone, which whoever reads is told
+        pass  # the other side is gone: the reader notices
     except OSError:  # it would wait for this frame for ever: but it sees the end of a process
         traceback.print_exc()
         os._exit(os.EX_OSERR)

@@ -164,7 +164,7 @@ def pickled_function(fn: Any, take: Callable[[pickle.PickleBuffer], Any] | None 
     """Pickles a function that workers call again and again.
 
     Raises:
-        TypeError: It holds an open file, or an iterator: each worker would go on with its own.
+        TypeError: It holds an open file, or an iterator: each worker would advance its own copy.
     """
     room = io.BytesIO()
     sender = WorkerPickler(room, take, fn)

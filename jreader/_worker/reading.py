@@ -1,4 +1,4 @@
-"""A task that reads: it sends the samples of one pass over a reader, while it goes on.
+"""A reading task: sends the samples of one pass over a reader while it reads on.
 
 The main thread reads (users' signal handlers and event loops expect that), and one more sends
 whatever is ready as one frame: a sample does not wait for the next one. Samples are pickled as soon
@@ -112,7 +112,7 @@ class _Outbox:
         self.waiting.put(_Sample(value, len(shared.data), position, *blocks.updates()))
 
     def has_room(self) -> bool:
-        """Waits until one more sample may be sent; false if nobody asks for it any more."""
+        """Waits until one more sample may be sent; false if the reader is no longer wanted."""
         receiver = self.worker.receiver
         while True:
             full = len(self.sizes) >= self.most or self.bytes >= MAX_BYTES_AHEAD
@@ -136,7 +136,7 @@ class _Outbox:
         try:
             self._send_frames()
         finally:
-            self.sent.put(sys.maxsize)  # nobody waits for more
+            self.sent.put(sys.maxsize)  # no reader is left
 
     def _send_frames(self) -> None:
         for samples in self._frames():

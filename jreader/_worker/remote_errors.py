@@ -46,7 +46,7 @@ def _pickled_if_possible(error: Exception, traceback_text: str) -> bytes:
 
 
 def unpickled_error(data: bytes) -> Exception:
-    """The error that a worker sent; a ReaderError that tells of it if it cannot be made here."""
+    """Returns the error that a worker sent, or a ReaderError that describes it."""
     one, traceback_text = unpickled(data)
     reason = ""
     if one:

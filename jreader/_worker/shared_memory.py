@@ -25,13 +25,15 @@ import numpy as np
 from jreader._worker.pickling import LARGE, pickled_from_worker
 from jreader.staging import Array, Memory, leased
 
-MAX_BYTES_AHEAD = 32 << 20  # bytes that each worker may be ahead, where nobody says how many items
+MAX_BYTES_AHEAD = (
+    32 << 20
+)  # bytes that each worker may be ahead, where the number of items is unknown
 
 _ALIGNED = 64
 _PAGE = mmap.PAGESIZE
 _MOST, _ALL = 64, 256  # blocks of one process, and of all: each is a descriptor in the parent too
 _LEAST = 8  # of one process, however many there are
-_STALE = 64  # results after which a block that nobody used is let go
+_STALE = 64  # results after which an unused block is freed
 _ROOMY = 4  # times its bytes, what a value may take of a block
 
 
@@ -92,7 +94,7 @@ class SharedPickle(NamedTuple):
 
 
 class BlockUpdates(NamedTuple):
-    """What changed of a worker's blocks since the parent was last told.
+    """Changes to a worker's blocks since its last report to the parent.
 
     Attributes:
         made: Numbers and sizes of new ones, whose descriptors are sent along.
@@ -226,7 +228,7 @@ class Blocks:
         return self.open
 
     def _acquired(self, size: int) -> _Block | None:
-        """A block that nobody uses: the free one that fits best, or else a new one.
+        """An unused block: the free one that fits best, or else a new one.
 
         One that is far too large would be held, as a whole, for as long as what is put there.
         """
@@ -263,7 +265,7 @@ class Blocks:
         return block
 
     def _reclaim(self) -> None:
-        """Takes back blocks that nobody uses any longer, and frees those unused for long."""
+        """Reclaims unused blocks, and frees those unused for long."""
         while self.returned:
             block = self.blocks[self.returned.popleft()]
             block.sent = False
@@ -284,7 +286,7 @@ class Blocks:
         return bool(blocks)
 
     def updates(self) -> tuple[BlockUpdates, list[int]]:
-        """What to tell the parent, and the descriptors of new blocks to send along and close."""
+        """Returns the report to the parent, and descriptors of new blocks to send and close."""
         made = tuple((block.number, block.size) for block in self.made)
         updates, descriptors = (
             BlockUpdates(made, tuple(self.full), tuple(self.gone)),

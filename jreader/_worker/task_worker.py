@@ -32,8 +32,8 @@ from jreader._worker.worker_info import WorkerInfo, set_worker_info
 from jreader.errors import noting
 from jreader.readers import Position
 
-_GRACE = 1.0  # seconds to clean up once nobody listens
-_GONE = getattr(select, "POLLRDHUP", 0)  # POLLHUP is told without being asked for
+_GRACE = 1.0  # seconds to clean up once the parent is gone
+_GONE = getattr(select, "POLLRDHUP", 0)  # POLLHUP is reported unasked
 
 FunctionMessage: TypeAlias = tuple[Literal["function"], int, list[Any], int]
 """Its number, its pickle and arrays, and the bytes of shared memory sent along (0: none).
@@ -138,7 +138,7 @@ class TaskWorker:
 
 
 class _ReceivedFunction:
-    """A function that was sent; it is unpickled at its first call, which is told of any error."""
+    """A function that was sent; unpickled by its first call, which raises any error."""
 
     def __init__(self, parts: list[Any], size: int, receiver: FrameReceiver) -> None:
         self.parts = parts

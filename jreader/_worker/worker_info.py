@@ -30,7 +30,7 @@ _info: WorkerInfo | None = None
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """Tells a worker process its number and seed; None in the program itself.
+    """Returns the number and seed of this worker process; None in the main program.
 
     >>> get_worker_info() is None
     True
@@ -39,6 +39,6 @@ def get_worker_info() -> WorkerInfo | None:
 
 
 def set_worker_info(info: WorkerInfo) -> None:
-    """Makes this process a worker, as `get_worker_info` tells from now on."""
+    """Makes this process a worker: sets what `get_worker_info` returns."""
     global _info  # noqa: PLW0603  # a process is one worker
     _info = info

@@ -33,7 +33,7 @@ def index(paths: Sequence[str], kind: str | None, *, beside: bool) -> Iterator[s
         beside: Whether to keep the index beside the files, for all hosts; else in the cache folder.
 
     Raises:
-        CommandFailed: The names of the files do not tell the format.
+        CommandFailed: The format does not follow from the file names.
         FileNotFoundError: There is no such file, or a folder or a pattern has none.
         OSError: The index cannot be written beside the files.
     """

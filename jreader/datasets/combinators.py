@@ -84,7 +84,8 @@ def random_split(dataset: Any, lengths: Sequence[float], seed: Any = None) -> li
         dataset: A data set with `__getitem__` and `__len__`.
         lengths: The number of samples of each part, as ints; or its fraction of the samples, as
             floats. Samples that are left over by rounding go to the first parts, one to each.
-        seed: An int or a jax key: the same seed gives the same parts. None splits anew each time.
+        seed: An int or a jax key: the same seed gives the same parts. None gives a new split each
+            time.
 
     Returns:
         A `Subset` for each length.
@@ -188,7 +189,7 @@ class ChainDataset(IterableDataset[T]):
     def __iter__(self) -> Iterator[T]:
         """Begins a pass over all of them, in the epoch of the reader that asks."""
         epoch = epoch_of_caller()
-        # not itertools.chain, which nobody can close
+        # not itertools.chain, which cannot be closed
         return (sample for each in self.datasets for sample in reached(iter(each), epoch))
 
     def __len__(self) -> int:

@@ -165,7 +165,7 @@ def _instead_of(dataset: object) -> str | None:
         return ". For a reader use Pipeline(reader).batch(batch_size).load()"
     if hasattr(dataset, "__next__"):
         return f": it can be read only once. Give list({type(dataset).__name__}), or a Dataset"
-    if "MapDataset" in kinds_of_grain(dataset):  # whose indices go on through its epochs
+    if "MapDataset" in kinds_of_grain(dataset):  # whose indices continue through its epochs
         return ". For the epochs of Grain, type Pipeline(dataset).batch(batch_size).load()"
     if isinstance(dataset, dict):
         return ": for columns by name, give jreader.arrays(**columns)"

@@ -15,7 +15,7 @@ from jreader.staging import lease
 Array: TypeAlias = np.ndarray[Any, Any]
 DType: TypeAlias = np.dtype[Any]
 
-_EXACT = 2**53 - 1  # beyond it, a float64 no longer tells which integer it came from
+_EXACT = 2**53 - 1  # beyond it, several integers share a float64
 _WIDEST = -(2**63), 2**64 - 1
 _NUMBERS = frozenset("?bBhHiIlLqQefdFDE")  # chars; those of ml_dtypes among them are numbers
 _NO_NUMBERS = np.void, np.longdouble, np.clongdouble  # on a device

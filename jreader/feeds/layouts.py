@@ -82,7 +82,7 @@ class Feeds:
         feed_list: The fields, as `data` or names; or a mapping from them to positions or keys.
         canonical: Gives the dtype that stands for another on the device. It is called on whatever
             thread makes feeds, so what depends on the thread must be settled before.
-        on_host: Tells of a feed which of its leaves stay on the host, where they may hold texts,
+        on_host: Returns which leaves of a feed stay on the host, where they may hold texts,
             and keep their dtypes.
 
     Attributes:
@@ -160,7 +160,7 @@ class Feeds:
         return dict(zip(names, made, strict=True)) if names else rebuilt(tree, iter(made))
 
     def _no_batch(self, samples: Sequence[Any], *, lists: bool) -> str:
-        """Why something is no batch of samples; "" where it is one, as far as this tells."""
+        """Why a value is not a batch of samples; "" if it may be one."""
         one = type(samples) is not list and not lists and _is_one(samples)
         if one or not isinstance(samples, Sequence):
             return (
@@ -238,7 +238,7 @@ class Feeds:
         """The feed of a batch of jax arrays, traced or not, whose values are not looked at.
 
         Raises:
-            FeedMismatch: The arrays do not fit the feed_list, as far as shapes tell.
+            FeedMismatch: The shapes of the arrays do not fit the feed_list.
         """
         batch = batch.columns if isinstance(batch, Columns) else batch
         if not self._fields:
@@ -250,7 +250,7 @@ class Feeds:
         }
 
     def specs(self, batch_size: int) -> dict[str, tuple[tuple[int, ...], DType]] | None:
-        """Shape and dtype of each field at a batch size; None where only a batch can tell.
+        """Shape and dtype of each field at a batch size; None where only a batch shows them.
 
         >>> Feeds([data("image", [None, 784])]).specs(32)
         {'image': ((32, 784), dtype('float32'))}

@@ -81,7 +81,7 @@ def dealt_to(
 def whole_dealt_to(reader: Reader[Any], share: Share) -> Reader[Columns[Any]]:
     """The batches of a reader that is read as a whole, with only the rows of `share`.
 
-    So goes on what was a stream when it stopped, and is indexed by now.
+    This resumes what was a stream when it stopped and is indexed by now.
     """
     return map_readers(partial(cut, share.rows()), reader)
 

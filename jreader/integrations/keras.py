@@ -1,6 +1,6 @@
 """The feeds of a loader as Keras takes them: a `keras.utils.PyDataset`.
 
-Keras asks a `PyDataset` for batches by number, and `fit` shuffles these numbers unless it is told
+Keras asks a `PyDataset` for batches by number, and `fit` shuffles these numbers unless it is asked
 not to. Here the order is that of the loader, so numbers are ignored: a batch is the next feed.
 
 Which feed is next follows from what Keras calls. `fit`, `evaluate` and `predict` begin by reading
@@ -42,9 +42,9 @@ class KerasFeeds:
         Args:
             loader: The loader.
             names: The names of the inputs, the targets and the weights of samples.
-            epoch: The epoch that each `fit`, `evaluate` or `predict` begins with; None to go on.
+            epoch: The epoch that each `fit`, `evaluate` or `predict` begins with; None to continue.
             loading: What the loader loads.
-            at: The cursor that the loader goes on from, if it does, and `epoch` is None.
+            at: The cursor that the loader resumes, if any, and `epoch` is None.
 
         Raises:
             ValueError: An epoch has no feed, feeds have an axis of devices or steps, or steps
@@ -140,7 +140,7 @@ class KerasFeeds:
 
     @property
     def callback(self) -> Any:
-        """A callback for `fit`: a run that was stopped goes on at the very next sample.
+        """Returns a callback for `fit`, which resumes a stopped run at the very next sample.
 
         The place of the data is the number of steps that the optimizer has counted.
         `BackupAndRestore` keeps it with the weights, also in the middle of an epoch.

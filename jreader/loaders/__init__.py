@@ -12,7 +12,7 @@ loader: `DataLoader`: its arguments and its methods.
 arguments: The arguments that a loader keeps, and those of PyTorch and Paddle without meaning here.
 map_style: `DataLoader(dataset)`: samplers, workers and feeds of collated samples.
 source: What a loader is given: its source, and its options.
-steering: Mixtures whose weights change while a run goes on, and where it resumes.
+steering: mixtures whose weights change during a run, or when it resumes.
 loading: What it loads, as one frozen value: source, options, placement, the end of epochs.
 epoch_batches: The batches of an epoch, from any position on.
 remainders: The samples at the end of an epoch that fill no step: dropped, padded or wrapped.

@@ -32,7 +32,7 @@ class Assembler:
     """
 
     def __init__(self, loading: Loading, rows: int | None = None) -> None:
-        """Begins an epoch, or goes on in one whose full batches have `rows` rows."""
+        """Begins an epoch, or resumes one whose full batches have `rows` rows."""
         source, remainder, parts = loading.source, loading.remainder, loading.placement.parts
         self.loading, self.last, self._any_size = loading, remainder.last, remainder.any_size
         self.rows = source.rows if rows is None else rows

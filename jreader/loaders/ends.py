@@ -1,4 +1,4 @@
-"""The end of an epoch: what it leaves out there, since it makes no whole feed, and who is told."""
+"""The end of an epoch: leftover samples that fill no feed, and the warnings about them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class EpochEnd:
     def warn(self, steps: int) -> None:
         """Warns, once per epoch, if the user did not ask for it, or if the epoch has no feed.
 
-        An epoch that was resumed tells nothing of others: its batches may have another size.
+        Never warns after a resume: the batches may have another size.
         """
         empty, resumed = not steps, self._cursor["samples"] > 0
         if self._lanes:

@@ -39,13 +39,13 @@ from jreader.workers import Processes, fetch_batches
 def batches_from(
     loading: Loading, source: Source, cursor: Cursor, kept: Pass[Any] | None
 ) -> tuple[Pass[Any], int | None]:
-    """Begins a pass over the batches of an epoch at a cursor, or goes on with an open one.
+    """Begins a pass over the batches of an epoch at a cursor, or continues an open one.
 
     Args:
         loading: What the loader loads. If several batches make a feed, the items are lists of them.
         source: What is read of it in this epoch.
         cursor: The cursor.
-        kept: The open pass over a stream that goes on; None for none.
+        kept: The open pass over a stream to continue; None for none.
 
     Returns:
         The pass, and the seed that an unseeded plan drew for this epoch; None for a seeded plan.
@@ -69,7 +69,7 @@ def _own_batches(loading: Loading, source: Source, cursor: Cursor, at: Position)
     """The batches that this process reads, by itself or by its workers."""
     whole, workers = _of_all_hosts(loading, source, cursor, at), loading.options.workers
     streamed = whole is not source.batches and not batching(whole).indexed
-    if workers is None or streamed:  # so goes on what was a stream when it stopped
+    if workers is None or streamed:  # resumes what was a stream when it stopped
         return _of_this_host(loading, _copied_where_shared(loading, source, whole))
     batches, made_at = _of_this_host(loading, whole), loading.options.made_at
     if workers.share:

@@ -197,7 +197,7 @@ class HostFeeds:
         return Filler(item) if filler else item
 
     def _end_epoch(self) -> None:
-        """Warns of what was left out; the next epoch goes on with the rest of a stream."""
+        """Warns of leftovers; the next epoch continues a stream."""
         self._note_place()
         self.end.check(self.tally.steps, self.tally.samples)
         self.keep_open = self.loading.remainder.continues

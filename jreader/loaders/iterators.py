@@ -277,7 +277,7 @@ class FeedIterator(Iterator[Feed]):
         except ValueError:
             if not self._reaches(start):
                 raise
-            cursor = None  # this pass goes on, with the order that it has drawn
+            cursor = None  # this pass continues, with the order that it has drawn
         if cursor is None:
             cursor = self._now if self._reaches(start) else first
             if start < first["step"]:

@@ -612,7 +612,7 @@ class DataLoader(Generic[Feed]):
         if run.in_order is None or not run.next_epoch:
             return cursor
         after = next_epoch(Place(*run.in_order[0]).cursor, continues=True)
-        cursor["plan"] = after["plan"]  # its weights, where they were changed, go on
+        cursor["plan"] = after["plan"]  # keep changed weights
         if not remainder.continues:
             return cursor
         return {**cursor, "position": after["position"], "digest": after["digest"]}
@@ -948,7 +948,7 @@ class DataLoader(Generic[Feed]):
         """
         loading, run = self._loading, self._run
         cursor = loading.checked(state) if loading else checked(state)
-        if loading:  # with the present plan, so that nobody is warned twice of a changed one
+        if loading:  # with the present plan: a change is warned of once
             cursor = loading.skipping(with_plan(cursor, loading.plan(cursor)))
         run.resumed, run.place, run.next_epoch = cursor, [Place.of(cursor)], cursor["epoch"]
 

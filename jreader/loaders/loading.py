@@ -143,7 +143,7 @@ class Loading:
 
     @property
     def names(self) -> list[str] | None:
-        """The names of the fields of a feed; None where only a feed tells."""
+        """The names of the fields of a feed; None where only a feed shows them."""
         found, named = self.source.batching, self.feeds.names
         plain = type(found.op) is batch and not found.functions
         plane = plain and found.op and indexed(seeded(found.op.reader, 0))
@@ -328,7 +328,7 @@ class Loading:
         check_plan(written, plan, caching=grows(self.source.batches))
 
     def check_weights(self, cursor: Cursor) -> None:
-        """Checks that a cursor of a resident loader goes on with the plan that is on the devices.
+        """Checks that a cursor of a resident loader fits the plan that is on the devices.
 
         Raises:
             NotResumable: Weights of a mixture are not what they were.
@@ -352,10 +352,10 @@ class Loading:
         return skipping(cursor, steps, size if isinstance(size, str) else size * self.per_feed)
 
     def plan(self, cursor: Cursor | None = None) -> Plan:
-        """The plan as a cursor stores it, made anew when the data set has grown or shrunk.
+        """The plan as a cursor stores it; updated when the data set grows or shrinks.
 
         Args:
-            cursor: A cursor that the plan goes on from, if it does.
+            cursor: The cursor that the plan resumes, if any.
         """
         source = self.of_epoch()
         op, batches = source.batching.counted, source.batches
@@ -390,7 +390,7 @@ class Loading:
         return replace(self, source=replace(self.source, batches=batches))
 
     def with_weights(self, cursor: Cursor, weights: Any) -> Cursor:
-        """The cursor from which a mixture goes on with other weights.
+        """The cursor from which a mixture continues with new weights.
 
         Raises:
             TypeError: There is no mixture whose weights may change, or `weights` are none.

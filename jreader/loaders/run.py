@@ -33,7 +33,7 @@ class OpenStream:
             self._drawer.kept = up
 
     def drawer(self, at: Position) -> Drawer | None:
-        """Who draws the pass that was kept at this position, and has to go on; None for anybody."""
+        """The drawer of the pass kept at this position; None if any thread may draw it."""
         return self._drawer if self._pass and at == self._at else None
 
     def taken(self, at: Position) -> Pass[Any] | None:
@@ -59,13 +59,13 @@ class Run:
 
     Attributes:
         next_epoch: The number of the epoch that the next `iter(loader)` begins.
-        resumed: The cursor that this goes on from instead; None for the beginning.
+        resumed: The cursor to resume instead; None for the beginning.
         place: Holds the fields of the `Place` of the latest pass, also when its iterator is gone.
         in_order: That of the latest `iter(loader)`; None before it.
         passes: The iterators that may still be open.
         counters: What the stages of the latest pass count.
         tuner: What moves threads and capacity; None for nothing.
-        stream: The pass over a stream that goes on in the next epoch.
+        stream: The pass over a stream that the next epoch continues.
         pace: Whether looking ahead paid in the latest pass.
         board: Where processes post messages to each other; None until a pass needs it.
         unseen: Whether the linter has yet to see a feed.
@@ -85,7 +85,7 @@ class Run:
 
         Args:
             tune: What threads and capacity may grow to; None to leave them alone.
-            resumed: The cursor that the next pass goes on from; None for the next epoch.
+            resumed: The cursor that the next pass resumes; None for the next epoch.
             next_epoch: The number of that.
             unseen: Whether the linter looks at the first feed.
         """

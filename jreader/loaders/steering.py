@@ -1,4 +1,4 @@
-"""Mixtures whose weights change while a run goes on: what a cursor says of them, and from where on.
+"""Mixtures whose weights change during a run: new weights, and their history in the cursor.
 
 The step alone decides at which sample of the mixture new weights begin: at the first one that the
 steps before did not get, or, where ops above the mixture hold samples, at the first one that the
@@ -31,10 +31,10 @@ def steered(batches: Reader[Any], cursor: Cursor) -> Reader[Any]:
 
 
 def reweighed(batches: Reader[Any], cursor: Cursor, weights: Any, *, endless: bool) -> Reader[Any]:
-    """The plan that goes on from a cursor with other weights.
+    """Resume a mixture with new weights.
 
     Args:
-        batches: The plan of an epoch, as it goes on from the cursor without them.
+        batches: The plan of an epoch, as the cursor resumes it without them.
         cursor: The cursor.
         weights: What the mixture is to deal by.
         endless: Whether the epochs of a loader are parts of one epoch of the plan.
@@ -61,9 +61,9 @@ def reweighed(batches: Reader[Any], cursor: Cursor, weights: Any, *, endless: bo
 def with_past_weights(batches: Reader[Any], cursor: Cursor, *, endless: bool) -> Reader[Any]:
     """The plan of an epoch from a cursor on, with what the cursor says of the part before it.
 
-    What a mixture gives depends on its weights from the beginning on. So a cursor says what they
-    were (`Adjustable`), and the plan that goes on from it has them up to there: what was given
-    stays as it was, and every source goes on.
+    The samples of a mixture depend on its weights since the beginning. So a cursor stores their
+    history (`Adjustable`), and the resumed plan uses it up to the cursor: past samples stay the
+    same, and every source continues.
 
     Args:
         batches: The plan of a loader.

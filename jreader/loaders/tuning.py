@@ -169,7 +169,7 @@ class Tuner:
         self._begin(next(self._climb))
 
     def begin(self, counters: Counters) -> None:
-        """Follows another pass: the time between the two is nobody's."""
+        """Follows another pass; the gap between the two is not measured."""
         self._counters, self._last = counters, 0
 
     def fed(self, counters: Counters, came: int, left: int) -> None:
@@ -186,7 +186,7 @@ class Tuner:
             self._look()
 
     def _begin(self, seconds: float) -> None:
-        """Measures anew, for so long; without a limit on the number of feeds if it only rests."""
+        """Starts a measurement of so many seconds; if resting, without a minimum of feeds."""
         self._until, self._least = 1e9 * seconds, 2 if seconds == _SETTLES else _FEEDS
         self._feeds, self._time, self._waited = 0, 0, 0
         self._spent = {each: each.spent for each in self.tunables if each.name == "threads"}

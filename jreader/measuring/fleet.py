@@ -25,7 +25,7 @@ class Fleet:
         limit: The stage that limits its data, and what to change there.
         waits: Seconds a feed that its loop waits for its own data.
         step: Seconds from feed to feed.
-        waited: The share of a step in which the others wait for it, and for nobody else.
+        waited: The share of a step in which the others wait for this process alone.
         silent: The numbers of the processes that have not answered.
     """
 
@@ -76,7 +76,7 @@ def exchanged(board: Board, mine: Fleet, at: int, seconds: float) -> Fleet:
     if board.me > first and (found := board.awaited(f"{subject}/all/{first}", 2 * seconds)):
         return Fleet(**found)
     if board.me == first and board.reported not in (None, subject):
-        board.delete(board.reported)  # nobody waits for it any more
+        board.delete(board.reported)  # no process waits for it any more
     board.reported, until = subject, time.monotonic() + seconds
     for process in board.others if board.me == first else ():
         board.awaited(f"{subject}/each/{process}", until - time.monotonic())

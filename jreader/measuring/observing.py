@@ -35,7 +35,7 @@ def observe(
         meter: A meter, as `opentelemetry.metrics.get_meter("train")` returns it once
             `set_meter_provider` was called.
         registry: A registry, such as `prometheus_client.REGISTRY`.
-        name: The value of the attribute, or label, `loader`, which tells loaders apart.
+        name: The value of the attribute, or label, `loader`, which distinguishes loaders.
 
     Raises:
         TypeError: `loader` is not a loader, or `name` not a text; or neither a meter nor a registry

@@ -163,7 +163,7 @@ def report(
     The loop's counters (`loader.stats()`) say whether it waits. If it does, the plan is read once
     more, in a pass of its own of the next epoch, with neither workers nor look-ahead: there each
     stage is timed alone, and the functions of maps are watched, as to whether they hold the
-    GIL. The pass of the loop is not touched, and goes on with its next feed. This
+    GIL. The pass of the loop is not touched, and continues with its next feed. This
     opens the source and calls your functions once more, so do not ask while the loop reads a source
     that can be read only once. Such a source is judged by the counters alone; `report.note` says
     so. Ask while nothing else runs: the interpreter's switch interval is longer for a tenth of a

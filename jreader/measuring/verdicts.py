@@ -20,7 +20,7 @@ from jreader.workers.gil import holding
 WAITS = 0.1
 """The share of waiting below which the step limits."""
 _ALIKE = 0.8  # of the step: data that take less would be there in time, if they came evenly
-_UNEXPLAINED = 0.8  # of what a loop read: what is not seen again, read anew, waits for its source
+_UNEXPLAINED = 0.8  # of what a loop read: time missing in the second read is the source's
 
 
 def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
@@ -52,7 +52,7 @@ def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
 
 
 def _of_plan(counted: float, in_processes: Mapping[str, float], probed: Probed) -> list[Measured]:
-    """The stages of a plan; what nobody has timed is the source's.
+    """The stages of a plan; untimed work counts as the source's.
 
     Args:
         counted: Seconds a feed that the loop's pass read.

@@ -1,7 +1,7 @@
 """What all samples that are written have in common, and which sample it is that differs.
 
 A field is a leaf of the tree of a sample; its name is the path to it, `point.x`. The first samples
-tell what each field is, and every later one is held against that: a file has one type for all rows.
+define each field, and every later one is checked against that: a file has one type for all rows.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
         table: list[list[Any]] = []
         for number, sample in enumerate(batch):
             if not same_structure(self.tree, sample):
-                self._columns(table, first)  # what was wrong before is told first
+                self._columns(table, first)  # an earlier mistake is raised first
                 raise self._other_fields(sample, first + number)
             table.append(_ordered_leaves(self.tree, sample))
         return self._columns(table, first)
@@ -217,7 +217,7 @@ def _is_of_kind(found: Kind, kind: Kind) -> bool:
 
 
 def _as_column(values: list[Any], kind: Kind) -> Any:
-    """Values as a column, if a glance tells that all are of the kind; else None."""
+    """Values as a column, if a quick check shows that all fit the kind; else None."""
     types, dtype, shape = {*map(type, values)}, kind.dtype, kind.shape
     if kind.how != "array":
         return values if types == {{"text": str, "bytes": bytes}.get(kind.how)} else None

@@ -177,7 +177,7 @@ class Format(NamedTuple):
     suffixes: tuple[str, ...] = ()
 
 
-class Stopped(Exception):  # no error: it is raised where nobody waits any more
+class Stopped(Exception):  # no error: raised where the result is no longer wanted
     """A piece before this one has failed, or the writing was given up."""
 
 
@@ -201,9 +201,9 @@ class ShardWriters:
         block: How many samples are encoded at once.
         plane: Where samples are found by their indices, if pieces have none.
         encode: What is called with each sample first.
-        on_written: Is called with numbers of samples that were written.
+        on_written: Called with the number of samples written.
         begun: The shards in work.
-        turns: Is told when a piece is written.
+        turns: Notified when a piece is written.
         end: Samples from here on are not written any more.
     """
 
@@ -228,7 +228,7 @@ class ShardWriters:
                 for path in self._paths(piece.shard):
                     synced(path)
         except BaseException:
-            self._end(piece.first)  # those before it go on: their error would be the first
+            self._end(piece.first)  # earlier pieces continue: their error would be the first
             raise
         with self.turns:
             shard.turn += 1
@@ -253,7 +253,7 @@ class ShardWriters:
                 shard.files.close()
 
     def renamed(self, shards: int) -> list[str]:
-        """Gives all files their names, which tell how many there are; returns the names."""
+        """Renames all files, with their count in each name; returns the names."""
         names = []
         suffixes = self.format.suffixes or repeat(self.suffix)
         for place, (stem, suffix) in enumerate(zip(self.format.stems, suffixes, strict=False)):

@@ -62,7 +62,7 @@ _FORMATS: dict[str, Callable[..., Format]] = {
     **{form: partial(token_shards, form) for form in _TOKENS},
 }
 _EXTRAS: dict[str, Any] = {"arrayrecord": array_record, "arrow": pyarrow, "parquet": pyarrow}
-_LOOKED_AT = 128  # samples, of which the first tell how large shards are, and what fields hold
+_LOOKED_AT = 128  # first samples, which set the size of shards and the fields
 _PATIENCE = 5.0  # seconds that threads have to end, where something was wrong
 _CALL = "write(reader, path, format)"
 _SHARD = re.compile(r".*-\d{5,}-of-\d{5,}\.\w+")
@@ -233,7 +233,7 @@ def _writable(reader: Reader[Any], field: str | int | None) -> Reader[Any]:
 
     Raises:
         TypeError: It gives batches.
-        ValueError: It has no end, as far as its plan tells.
+        ValueError: Its plan has no end.
     """
     if gives_batches(reader):
         raise TypeError(
@@ -250,7 +250,7 @@ def _writable(reader: Reader[Any], field: str | int | None) -> Reader[Any]:
 
 
 def _is_endless(reader: Reader[Any]) -> bool:
-    """Whether a stream goes through epochs for ever, as far as its plan tells."""
+    """Whether the plan of a stream repeats epochs for ever."""
     while isinstance(reader, Node) and not isinstance(reader, firstn):
         if isinstance(reader, epochs) and reader.n is None:
             return True
@@ -289,7 +289,7 @@ def _check_shards(reader: Reader[Any], shards: int | None, total: int | None) ->
 
 
 def _checked_options(form: str, ragged: Any, dtype: Any, eos: Any) -> dict[str, Any]:
-    """What a format is told besides, if it is one that takes it, and can be imported."""
+    """Checks the options of a format, and that its package can be imported."""
     if isinstance(ragged, str) or not all(isinstance(field, str) for field in ragged):
         raise TypeError(f"ragged of {_CALL} is a list of names of fields, not {ragged!r}.")
     options = {"ragged": ragged or None, "dtype": dtype, "eos": eos}

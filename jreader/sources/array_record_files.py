@@ -110,7 +110,7 @@ class _OpenReaders(threading.local):
         reader = self.readers.get(path)
         if reader is None:
             while len(self.readers) >= _OPEN:
-                self.readers.pop(next(iter(self.readers)))  # closed where nobody reads from it
+                self.readers.pop(next(iter(self.readers)))  # closed once its last read ends
             reader = _record_reader(path)
             if (now := reader.num_records()) != many:
                 raise changed(path, f"had {many:,} records, and has {now:,} now")

@@ -151,7 +151,7 @@ def _begins(file: ByteFile, part: range) -> Array:
 
 
 def _is_blank(file: ByteFile, data: bytes, first: int, begin: int) -> bool:
-    """Whether the line at a place of some bytes of a file is blank; it may go on behind them."""
+    """Whether the line at this place is blank; it may continue beyond these bytes."""
     end = data.find(b"\n", begin)
     line = data[begin : end if end >= 0 else len(data)]
     place = first + len(data)

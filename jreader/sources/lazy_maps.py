@@ -163,7 +163,7 @@ class LazyMap(ArrayColumn):
         return [Where(self.path, self.first + row * each) for row in rows.tolist()]
 
     def advise(self, advice: int) -> None:
-        """Says to the kernel how the map is read, now and whenever it is made anew."""
+        """Advises the kernel how the map is read, now and after it is mapped again."""
         self._advice, held = advice, self._map
         if held is not None:
             held.madvise(advice)

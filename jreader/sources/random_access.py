@@ -64,7 +64,7 @@ class source(Table[Any]):
     only the samples that a pass needs are read.
 
     A function may change a sample of a list or a tuple, and the next epoch reads what the list
-    holds: arrays come as read-only views, dicts, lists and tuples are made anew (some 2 us for a
+    holds: arrays come as read-only views, dicts, lists and tuples are copied (some 2 us for a
     dict of three fields), and other objects are copied, unless they cannot be. What `__getitem__`
     of any other class returns is handed over as it is.
 
@@ -281,7 +281,7 @@ def is_first_batch(data: Any, n: int) -> bool:
     """Whether `data` has not been asked for a batch of several samples before.
 
     That batch is watched for a data set that writes all samples into one array. Data are known by
-    identity, since they may not be hashable. A list cannot write its samples anew, so it is never
+    identity, since they may not be hashable. A list cannot overwrite its samples, so it is never
     watched.
 
     >>> from jreader import Dataset

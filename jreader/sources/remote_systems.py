@@ -45,7 +45,7 @@ class RemoteState:
 
     Attributes:
         st_size: How many bytes it has.
-        stamp: What tells this state from others: a hash of its size, its ETag, and when it was
+        stamp: Identifies this state: a hash of its size, its ETag, and when it was
             written, as far as the file system says so.
         etag: Its ETag, or "".
         date: When it was written, as a web server says it, or "".
@@ -66,10 +66,10 @@ class RemoteState:
     st_mtime_ns = st_ino
 
     def stamp_of(self, path: str) -> str:
-        """What tells this state of the file of a path from others, and from those of other files.
+        """A stamp that identifies this state of the file of a path.
 
         The stamp, and what a web server without ETags is asked, which may name the file; where
-        nothing tells states apart, another text each time.
+        nothing distinguishes states, a new text each time.
         """
         if not self.known:
             return secrets.token_hex(8)
@@ -281,7 +281,7 @@ def exact_bytes(data: bytes, size: int) -> bytes:
 
 
 def _check_state(headers: Any, state: RemoteState) -> None:
-    """An ETag tells states apart; without one, the date does, to the second."""
+    """An ETag identifies a state; without one the date does, to the second."""
     etag, date = headers.get("ETag", ""), headers.get("Last-Modified", "")
     if etag and state.etag:
         same = etag.removeprefix("W/") == state.etag.removeprefix("W/")

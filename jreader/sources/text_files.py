@@ -96,7 +96,7 @@ class LineFiles(FileReader[T]):
             raise changed(path, f"had {part.size:,} bytes, and ended at byte {file.tell():,}")
 
     def _part_of(self, path: str, size: int, expected: str) -> FilePart:
-        """The part of a file that is read; of a packed one, nobody knows where it ends."""
+        """The part of a file that is read; the end of a packed one is unknown."""
         packed = path.endswith(".gz")
         if not size and (packed or not self.blank):
             raise without_a_byte(path, "a gzip file" if packed else expected)

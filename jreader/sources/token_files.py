@@ -1,6 +1,6 @@
 r"""`tokens`: files of token ids as they are written for training, as documents.
 
-Four layouts are told apart by what a file begins with, and by the `.idx` beside it:
+Four layouts are recognized by the first bytes of a file, and by the `.idx` beside it:
 
 - `.npy`: one axis of integers.
 - llm.c: 256 int32 before the tokens, of which the first three are 20240520 (tokens are uint16) or
@@ -111,7 +111,7 @@ class tokens(FileReader[Array], FileTable[Array]):
         paths: A file, a folder (its `.bin` and `.npy` files), a pattern such as
             `"data/train_*.bin"`, or a list of these. The files of a folder or pattern are sorted by
             name. Of Megatron's two files, either one is enough, or the path without a suffix. No
-            document goes on in the next file.
+            document continues in the next file.
         dtype: The dtype of the tokens: an integer type, which only flat files do not say by
             themselves.
         eos: The token that ends a document, and is its last one (GPT-2 has 50256); in files of
@@ -348,7 +348,7 @@ def _other_dtype(path: str, kind: np.dtype[Any], said: str) -> ValueError:
 
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens of a file, and how its documents are told apart.
+    """The tokens of a file, and where its documents end.
 
     Attributes:
         file: The file.

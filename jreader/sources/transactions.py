@@ -71,7 +71,7 @@ def new_folder(folder: Path, check: Callable[[], object]) -> Iterator[Path]:
 
     Args:
         folder: The folder.
-        check: Raises if what is in it would be lost; it is called once nobody else writes there.
+        check: Raises if what is in it would be lost; called once no other process writes there.
 
     Raises:
         ReaderError: Another program, or thread, is writing to it.

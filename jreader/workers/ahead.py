@@ -115,7 +115,7 @@ class Crew(Generic[S]):
         self.over = self.closed = False  # nothing is drawn, or handed over, any more
         self.done: SimpleQueue[DrawnChunk[S] | None] = SimpleQueue()  # None where it is closed
         self.waiting: dict[int, DrawnChunk[S]] = {}  # those that are done before their turn
-        self.in_work: dict[int, DrawnChunk[S]] = {}  # those of which an error may have to tell
+        self.in_work: dict[int, DrawnChunk[S]] = {}  # an error may have to name these
         self.threads: list[threading.Thread] = []  # to wait for at exit
         self.fork_guard = ForkGuard()
 
@@ -284,7 +284,7 @@ class Crew(Generic[S]):
                 self.give_slots(more)
 
     def give_slots(self, slots: int) -> None:
-        """Has so many more items drawn; whoever waits for that goes on, or leaves."""
+        """Permits so many more draws, and wakes the threads that wait for them."""
         with self.lock:
             self.free += slots
 
@@ -303,7 +303,7 @@ class Crew(Generic[S]):
         if not closed:
             self.give_slots(0)
             with suppress(Empty):
-                while True:  # what nobody takes holds no memory
+                while True:  # results that are not taken hold no memory
                     self.done.get_nowait()
             self.done.put(None)
             self.cancel()
@@ -320,7 +320,7 @@ class Crew(Generic[S]):
             self.close_source()
 
     def _is_last(self) -> bool:
-        """Whether nobody needs a source that is over: whoever asks first closes it."""
+        """Whether a source that is over is unused: the first thread to ask closes it."""
         with self.lock:
             over = self.over if self.leaves_early else self.closed
             needed = (
@@ -363,7 +363,7 @@ def stoppable_pass(
 
     def close() -> None:
         stop()
-        with suppress(ValueError):  # another thread waits in it, and has been told
+        with suppress(ValueError):  # another thread waits in it, and has been notified
             items.close()
 
     return Pass(items, position, close)

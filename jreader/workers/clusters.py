@@ -204,7 +204,7 @@ class ClusterWatch:
     False
 
     Attributes:
-        known: Whether it is an executor of Dask or Ray; of others a future tells.
+        known: Whether it is an executor of Dask or Ray; for others the future reports a loss.
     """
 
     def __init__(self, executor: Executor) -> None:
@@ -231,7 +231,7 @@ class ClusterWatch:
         client, now = self._client, time.monotonic()
         try:
             workers = client.sync(client.scheduler.ncores_running, callback_timeout=5)
-        except Exception:  # it is busy, or on its way out: its status tells
+        except Exception:  # it is busy or shutting down: check its status
             return ""
         if isinstance(self._executor, _DaskWorker):
             self._executor.keep_to(workers)

@@ -153,7 +153,7 @@ class ExecutorCrew(Crew[S]):
             chunk.sent_at = time.perf_counter()
             try:
                 chunk.future = self._submitted(chunk, whole=whole)
-            except Exception as error:  # told in its place, after what was done
+            except Exception as error:  # raised in its place, after the results before it
                 chunk.future, chunk.refused, self.over = None, error, True
                 self.done.put(chunk)
                 return
@@ -322,7 +322,7 @@ class ExecutorCrew(Crew[S]):
 
 
 def workers_of(executor: Any) -> int:
-    """How many tasks an executor does side by side, where it tells; no standard says how."""
+    """How many tasks an executor runs at once, where it says so; there is no standard."""
     client = getattr(executor, "_client", None)  # Dask's
     if client is not None:
         return sum(client.nthreads().values()) or 1
@@ -340,7 +340,7 @@ def each_alone(executor: Any) -> list[Executor]:
 
 
 def _cancels_at_once(executor: Executor) -> bool:
-    """Whether to cancel waits for nobody, as it is known of Python's executors and of our own."""
+    """Whether `cancel()` never blocks: true of Python's executors and of our own."""
     return type(executor).__module__.startswith(("concurrent.futures", "jreader.workers.processes"))
 
 

@@ -2,11 +2,11 @@
 
 Threads help a function that waits, or computes in C without the lock. To find that out, a second
 thread looks at the clock again and again while the function is called on this one, and gives the
-lock away after each look. Nobody asks for the lock back meanwhile (the switch interval is endless),
-so that thread goes on where the function lets go of the lock by itself, and nowhere else. How often
-it does beside a sleeping thread tells how busy the machine is: both take turns, until the thread
-has run for long enough beside the sleeping one. The function is only ever called on one thread at a
-time, since it may not stand more.
+lock away after each look. No thread requests the lock meanwhile (the switch interval is endless),
+so that thread runs only where the function releases the lock by itself. How often it does beside a
+sleeping thread shows how busy the machine is: both take turns, until the thread has run for long
+enough beside the sleeping one. The function is only ever called on one thread at a time, since it
+may not stand more.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def holding(function: Callable[..., Any], samples: Sequence[tuple[Any, ...]]) ->
             spent, beside = _beside(called)
             most += _beside(partial(time.sleep, spent.wall))[1]
             ran, took, worked = ran + beside, took + spent.wall, worked + spent.computed
-    except Exception:  # of the function: a pass tells it, with the sample
+    except Exception:  # of the function: a pass raises it, with the sample
         return None
     finally:
         sys.setswitchinterval(before)

@@ -71,7 +71,7 @@ def generator_states() -> tuple[Any, ...]:
 
 
 def changes_generators(begin: Callable[[], object]) -> bool:
-    """Calls a function, and tells whether that changed the state of the generators."""
+    """Calls a function; returns whether that changed the state of the generators."""
     before = generator_states()
     begin()
     return generator_states() != before
@@ -86,7 +86,7 @@ def draws_differently(fn: Callable[[Any], object], sample: Any) -> bool:
     for _ in range(2):
         seed_global_generators(os.urandom(16))
         seeded = generator_states()
-        with suppress(Exception):  # its results tell
+        with suppress(Exception):  # its results decide
             fn(sample)
         states.append(generator_states())
         if states[-1] == seeded:

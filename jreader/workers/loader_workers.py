@@ -61,7 +61,7 @@ class fetch_batches(Node[T]):
         worker_init_fn: Called in each process with its number before its first item.
         persistent: Whether the processes keep their copy of `mapper` for the next pass. Otherwise
             each pass sends it as it is then, if it has changed. The processes stay anyway, and a
-            data set of another length is sent anew.
+            data set of another length is sent again.
         read_in_worker: Whether `reader` is what takes the time: one process reads it, and maps.
         prefetch: How many items are asked of each process ahead; None for 2, and more where they
             take little time.
@@ -208,7 +208,7 @@ class _WorkerFunction:
             return self.mapper(item.item)
 
     def begin(self) -> None:
-        """Has `get_worker_info` tell of this loader's data set and seed: loaders share processes.
+        """Sets `get_worker_info` to this loader's data set and seed: loaders share processes.
 
         Calls `worker_init_fn`, unless it was called.
         """
@@ -232,5 +232,5 @@ def _dataset_length(mapper: Callable[[Any], Any]) -> int | None:
 
 @cache
 def _info_at_start() -> WorkerInfo | None:
-    """What this process was told when it started, if it is a worker."""
+    """The worker info with which this process started, if it is a worker."""
     return get_worker_info()

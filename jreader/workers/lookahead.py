@@ -215,7 +215,7 @@ class LoaderCrew(ThreadCrew[S]):
             return self.closed
 
     def _choose(self) -> None:
-        """Chooses who draws the next pass over users' code; nobody draws meanwhile."""
+        """Chooses who draws the next pass over users' code; no pass is drawn meanwhile."""
         with self.lock:
             self.consumer_reads = False
             self._remember()
@@ -243,7 +243,7 @@ class LoaderCrew(ThreadCrew[S]):
             return
         with self.lock:
             self.capacity = value
-            if self.window:  # else nobody has asked for an item, or no thread is to draw
+            if self.window:  # else no item was requested, or no thread may draw
                 self.widen(value)
 
     def held_bytes(self) -> float:

@@ -97,7 +97,7 @@ class TaskInput:
         try:
             items = self.unpickled()
             return ", ".join(map(described, items[:4])) + ", ..." * (len(items) > 4)
-        except Exception:  # what users wrote; it is only to be told
+        except Exception:  # users' code; it is only shown
             return "samples that cannot be read here"
 
     def __dask_tokenize__(self) -> str:
@@ -113,7 +113,7 @@ class TaskResult(NamedTuple):
         bytes: What the results weigh.
         more: Whether there are more samples, which are left to another task.
         draws: Whether the function drew from the global generators of a worker process.
-        first: How long the first one took, of a function that begins anew with each task; else 0.
+        first: Seconds of the first call, for a function that starts up in each task; else 0.
     """
 
     results: list[Any]
@@ -169,7 +169,7 @@ class MapTask:
 
     Args:
         fn: A function of a sample; its `results_in_turn`, if it has one, makes all results.
-        keep_going: Whether to go on after an error.
+        keep_going: Whether to continue after an error.
         number: That of the loader, whose latest task `Processes` keep, and which says how its
             workers draw; None for no loader.
         share: Names the work to programs that share its results; "" where they do not.

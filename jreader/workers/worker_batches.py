@@ -65,7 +65,7 @@ class BatchMap:
         fn: A function of a sample.
         source: Where a worker finds the samples, if it is sent a `SampleRun` instead: the reader,
             or the columns.
-        origins: Tells this source from an equal one, whose files may be others by now.
+        origins: Distinguishes this source from an equal one, whose files may have changed.
     """
 
     def __init__(

@@ -56,7 +56,7 @@ def test_a_loader_that_no_loop_has_asked_has_counted_nothing():
     stats = rows().stats()
     assert {stage.items for stage in stats.stages} == {0}
     assert (stats.waiting, stats.steps_ns) == (0, ())
-    assert "the loop waited for feeds in 0% of its time" in str(stats)
+    assert "the loop waited for feeds 0% of the time" in str(stats)
 
 
 def test_passes_are_counted_together_but_not_what_lies_between_them():
@@ -198,7 +198,7 @@ def test_the_table_has_milliseconds_an_item_and_shares():
     assert cells["read"] == ["4.000", "2", "1"]
     assert cells["collate"] == ["2.000", "2", "1"]
     assert cells["transfer"] == ["1.500", "1", "1"]
-    assert "the loop waited for feeds in 33% of its time" in lines
+    assert "the loop waited for feeds 33% of the time" in lines
     assert lines[-1] == "the prefetch queue was empty 50% of the time"
 
 

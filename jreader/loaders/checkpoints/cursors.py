@@ -18,7 +18,7 @@ FORMAT = 2
 _NEEDED = {*Cursor.__annotations__}
 _OF_SAMPLES = ("ops", "data", "functions", "layouts", "values")
 REMOVED = "removed: "
-"""What the line of a plan begins with that names samples that a loader goes on without."""
+"""The prefix of the plan's line that names removed samples."""
 _SHOWN = ("epoch", "step", "samples", "position", "digest", "skipped")
 _ANEW = "Resume with the pipeline that wrote it, or begin anew, without at=."
 
@@ -226,7 +226,7 @@ def _is_span(part: Any) -> bool:
 
 
 def kept_lines(plan: Plan) -> list[str]:
-    """The lines of a plan that have to be equal for a run to go on."""
+    """The lines of a plan that must be equal for a run to resume."""
     return _lines_without(plan["ops"], HISTORY)
 
 
@@ -251,7 +251,7 @@ def plan_hash(plan: Plan) -> str:
 
 
 def with_plan(cursor: Cursor, plan: Plan) -> Cursor:
-    """The cursor, from which a plan goes on; its digest says so if that may give other samples."""
+    """The cursor with the plan that resumes it; its digest notes if samples may differ."""
     runs, _, end = cursor["digest"].rpartition(":")
     written: Any = {**plan, **cursor["plan"]}  # older cursors lack some parts
     if runs and written["ops"] and _sampled(written) != _sampled(plan):

@@ -126,7 +126,7 @@ class Tally:
     """
 
     def __init__(self, cursor: Cursor, drawn: int | None = None, wanted: Wanted = EVERY) -> None:
-        """Goes on at a cursor.
+        """Resumes at a cursor.
 
         Args:
             cursor: The cursor.
@@ -183,8 +183,8 @@ def epochs(
 ) -> Pass[Any]:
     """A pass over the feeds of a run: those of an epoch, of the next one, and so on.
 
-    A look-ahead above it goes on across the end of an epoch: the first feed of the next one is
-    ready when the loop has used the last one of this.
+    Prefetching above it crosses the end of an epoch: the first feed of the next one is ready
+    when the loop has used the last one of this.
 
     Args:
         begin: Begins a pass over an epoch, at a cursor.

@@ -12,7 +12,7 @@ from numpy.lib.stride_tricks import as_strided
 from jreader.readers.overlaps import bytes_below
 from jreader.staging import Array
 
-_COUNTED = 1 << 31  # values that 32 bits tell apart
+_COUNTED = 1 << 31  # values that 32 bits can index
 
 
 @dataclass(frozen=True)

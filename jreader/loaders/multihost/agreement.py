@@ -16,7 +16,7 @@ another seed or length on one of them would repeat some samples, and lose others
 
 In both cases, a process that leaves a pass before its end posts that, and why, and marks the pass.
 A thread of each of the others waits for the mark, and gives no feed that it did not take. As long
-as there is no mark, nobody reads what each of the others has posted.
+as there is no mark, processes do not read each other's posts.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Agreement:
         self._gone: dict[int, Message] = {}  # the processes that have left
         self._peer_error: ReaderError | None = None
         self._lanes = lanes
-        self._posting = RLock()  # reentrant: gc may drop a pass, which tells of that, anywhere
+        self._posting = RLock()  # reentrant: gc may drop a pass, which posts that, anywhere
         self._given = 0  # feeds that the loop got
         self._widest = 0  # the largest window of a process, once that is needed
         self._left = False
@@ -322,7 +322,7 @@ class Agreement:
     def _post(self) -> None:
         """Reports the feeds that this process has since the last report, if any."""
         with self._posting:  # the consumer, who waits, and whoever looks ahead
-            mine = self._own  # another thread may go on counting
+            mine = self._own  # another thread may count meanwhile
             more = mine.feeds + (mine.end is not None) - self._counts.reported
             if more and not self._left and not self._counts.over:
                 self._board.post(f"{self.turn}/state", mine)

@@ -190,7 +190,7 @@ class Board:
         self.first(f"{turn}/first left", self.me)
 
     def post_over(self, turn: int) -> None:
-        """Posts that a pass is over here, so that nobody misses this process in it from then on."""
+        """Posts that a pass is over here: others need not wait for this process in it."""
         self._over.append(turn)
         if not fork_guard.forked:
             with suppress(jax.errors.JaxRuntimeError):  # jax.distributed was shut down
@@ -252,7 +252,7 @@ def _watch_next(me: int, processes: list[int], ring: str) -> None:
 
 
 def _post_beat(key: str, value: Any) -> bool:
-    """Posts a value in place of the one before; returns whether the run goes on."""
+    """Posts a value in place of the one before; returns whether the run continues."""
     store = _client()
     with suppress(jax.errors.JaxRuntimeError):  # it ends
         if store:

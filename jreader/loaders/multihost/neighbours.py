@@ -1,6 +1,6 @@
-"""A process that is killed cannot tell anybody: its kernel does, by ending its connections.
+"""Detect killed processes: the kernel closes their connections.
 
-Each process listens at a port, where nobody is ever served, and is connected to that of the next
+Each process listens at a port that serves nothing, and is connected to that of the next
 one. A connection that ends, and cannot be made again, means that the process is gone. So the watch
 costs two connections a process, however many there are, and nothing while all is well. A machine
 that is lost answers none of the probes that the kernel sends meanwhile.
@@ -65,7 +65,7 @@ def _beat(server: socket.socket, post_beat: Callable[[list[Any]], bool]) -> None
 def watch(
     server: socket.socket, last_beat: Callable[[], Any | None], on_lost: Callable[[], None]
 ) -> None:
-    """Waits, on a thread, for the end of another process, and tells of it.
+    """Waits on a thread for the end of another process.
 
     Args:
         server: Where this process listens.

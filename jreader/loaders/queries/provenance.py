@@ -52,7 +52,7 @@ class Samples:
     def files(self) -> Any:
         """A `Where` for each row of each column that lies in files; None for other columns.
 
-        A window that goes on in another file has that in which it begins.
+        A window across files has the file in which it begins.
         """
         pairs = zip(map(column_of, leaves(self.columns)), leaves(self.rows), strict=True)
         files = [column.where(_in_line(column, rows)) for column, rows in pairs]

@@ -1,7 +1,7 @@
 """`loader.shapes()`: every shape of an epoch, known before it.
 
 Where lengths are known, shapes follow from them, and no sample is read. An example of each is made
-of zeros (of the first sample, where functions of batches or the samples themselves have to tell
+of zeros (of the first sample, where only functions of batches or the samples themselves show
 what a feed is), and goes the way of every feed, so that dtypes, masks and shardings are those of
 the loop.
 """
@@ -155,7 +155,7 @@ def _lengths(
 def _known_lengths(
     plane: Plane, op: padded_batch[Any], names: Sequence[Any], loading: Loading
 ) -> set[tuple[tuple[Shape, ...], int]]:
-    """The same of a plane whose columns tell them."""
+    """The same for a plane whose columns store them."""
     fed = loading.here.fed(plane.length, op)
     if not fed:
         return set()
@@ -175,7 +175,7 @@ def _known_lengths(
 
 
 def _sample(op: Any, *, read: bool) -> Any | None:
-    """A sample of the reader of an op, of zeros where its columns tell enough; None for none."""
+    """A sample below an op: zeros where its columns suffice; None if there is none."""
     plane = indexed(op.reader)
     made = None if plane is None or read else blank(plane.columns)
     if made is not None:

@@ -89,7 +89,7 @@ class BlockColumns(Column):
         return self.block_starts.searchsorted(rows, "right") - 1
 
     def decoded(self, block: int) -> Decoded:
-        """A block, decoded anew.
+        """Decodes a block.
 
         Raises:
             DamagedData: It has another number of rows.
@@ -139,7 +139,7 @@ class BlockColumns(Column):
         )
 
     def announce(self, blocks: Sequence[int], *, first: bool) -> None:
-        """Tells `decode` which blocks come next, if it has a method `announce` that wants to know.
+        """Announces the next blocks to `decode`, if it has a method `announce`.
 
         Args:
             blocks: Their numbers, in the order of their first use.

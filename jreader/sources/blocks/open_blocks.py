@@ -1,9 +1,9 @@
 """The open blocks of one pass: decoded ahead on threads, in the order of first use, few at a time.
 
-A pass tells which rows come (`expect`). So blocks are decoded in the order in which they are needed
+A pass announces its rows (`expect`). So blocks are decoded in the order in which they are needed
 first, and a block whose rows come again is not closed before: in an order by blocks
 (`shuffle(blocks=)`), each is decoded once. Threads decode only into places that are free. Whoever
-needs a block that nobody has begun decodes it itself.
+needs a block that is not under way decodes it itself.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class OpenBlocks(Column):
 
     @staticmethod
     def _made_ahead(column: BlockColumns) -> int:
-        """How many rows are made ahead, if these are few bytes; 0 where nobody knows."""
+        """Rows to read ahead, if these are few bytes; 0 if unknown."""
         whole = column.by_row.block_bytes * len(column.block_starts) if column.by_row else 0
         return min(max(_BYTES * len(column) // whole, 1), _FEW) if whole else 0
 
@@ -184,7 +184,7 @@ class OpenBlocks(Column):
             self._fork_guard.check(f"this pass over {self!r}")
 
     def _rows_of(self, block: int) -> Decoded | Slot:
-        """The rows of a block, which is decoded here if nobody has begun it."""
+        """The rows of a block; decodes it here unless it is under way."""
         held = self._blocks.get(block)
         if held is None or held.rows is None:
             with self._changed:

@@ -152,7 +152,7 @@ class Store:
     ([1, 2, 3], [1, 2, 3], 6)
 
     Files are fetched and kept in blocks. A file that has changed has other blocks. At the limit,
-    the store drops the block whose next use is farthest away, where a pass tells what it will read
+    the store drops the block whose next use is farthest away, where a pass announces its reads
     (Parquet's row groups). Otherwise it drops the block that was not used for longest, and does not
     keep most of the new ones, so that those that it has are still there in the next epoch.
 
@@ -215,7 +215,7 @@ class Store:
         return partial(Store, block=self.block), (str(self.folder), self.limit)
 
     def announce(self, file: StoredFile, ranges: Iterable[tuple[int, int]]) -> None:
-        """Takes note that ranges (offset, size) of a file come next, after those told before."""
+        """Announces the next reads of a file, as ranges (offset, size), after earlier ones."""
         parts = [
             (file.name_of(number), low)
             for offset, size in ranges
@@ -226,7 +226,7 @@ class Store:
             self._uses.announce(parts)
 
     def forget(self, files: Iterable[StoredFile]) -> None:
-        """Takes note that nothing comes of what was told of these files: another pass begins."""
+        """Forgets announced reads of these files: another pass begins."""
         keys = {file.key for file in files}
         self._check_process()
         with self._lock:
@@ -393,7 +393,7 @@ class Store:
 
 
 class WritePermit:
-    """Whether a thread may keep blocks: not any more once nobody wants what it reads."""
+    """Permission for a thread to store blocks; withdrawn once its reads are not wanted."""
 
     def __init__(self) -> None:
         self._lock, self._stopped, self._fork_guard = threading.Lock(), False, ForkGuard()

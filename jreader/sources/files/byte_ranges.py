@@ -30,7 +30,7 @@ class ByteFile:
     Args:
         path: Its name, as errors give it.
         size: How many bytes it has.
-        stamp: What tells this state of the file from others: its size and the time of its last
+        stamp: Identifies this state of the file: its size and the time of its last
             change, say. Indices that are kept are named by it.
         near: How many bytes are as quick to read as it is to ask once more: ranges that lie so near
             to one another are better read as one.
@@ -70,7 +70,7 @@ class ByteFile:
 
 
 class Descriptor:
-    """An open file, which is closed when nobody holds it.
+    """An open file, closed when its last reference dies.
 
     It is checked when it is opened, since it may have been a while.
 

@@ -40,7 +40,7 @@ class _Folder:
             with suppress(OSError):
                 _remove_left(left)
         made, lock = Path(mkdtemp(prefix=_MADE)), None
-        with suppress(OSError):  # of a file system without locks, where nobody takes one
+        with suppress(OSError):  # the file system has no locks
             lock = locked(made / _LOCK) if _LOCKS else None
         if lock is not None:  # else others could take it, and delete what is in use
             made = made.rename(made.with_name(made.name.replace(_MADE, _FOLDERS)))

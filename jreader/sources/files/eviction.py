@@ -1,10 +1,10 @@
 """Eviction: the block of a full store gives way whose next use is farthest away.
 
-An order that is computed is known before it is read. So of each block that was told to come it is
+An order that is computed is known before it is read. So for each announced block it is
 known when, and to close the one that comes last loses the least of all choices (Belady, "A study of
 replacement algorithms for a virtual-storage computer", 1966).
 
-Where nothing was told, the block that was not used for longest gives way, but only to one of 16:
+Without announcements the least recently used block is evicted, but only for one of 16:
 data are read in epochs, and if every block took the place of another, each would be gone before it
 comes again (Qureshi et al., "Adaptive insertion policies for high performance caching", 2007).
 """
@@ -52,7 +52,7 @@ class NextUses:
         return len(self._kept)
 
     def announce(self, parts: Iterable[tuple[str, int]]) -> None:
-        """Takes note that these parts of blocks come next, in that order, after those told before.
+        """Announces the next reads of parts of blocks, in order, after those announced before.
 
         Args:
             parts: Blocks, and the byte at which what is wanted of them begins.
@@ -67,7 +67,7 @@ class NextUses:
         self._knows_order = bool(self._order)
 
     def forget(self, fits: Callable[[str], bool]) -> None:
-        """Takes note that nothing comes of what was told of blocks that fit."""
+        """Forgets the announced reads of blocks that `fits` selects."""
         gone = set(filter(fits, self._coming))
         self._order = deque(each for each in self._order if each[1] not in gone)
         for block in gone:

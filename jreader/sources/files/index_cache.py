@@ -3,7 +3,7 @@
 An index is an array of int64, a file of its own in the cache folder. Its name says what it was made
 of: the path of the file, its state (size and time of the last change), and what was asked. So a
 file that has changed gets a new one. It is written under another name first, and ends with its
-checksum: an index that is not whole, or that a disk has damaged, is made anew. So neither a kill
+checksum: an index that is not whole, or that a disk has damaged, is rebuilt. So neither a kill
 nor a second process that makes the same index does harm.
 Where the folder cannot be written, the index is found again by each process, as it is for files
 that are soon read. The folder is listed once after indices were added: those of earlier states of
@@ -59,7 +59,7 @@ class FileIndex(NamedTuple):
         kind: The folder of the cache folder that holds such indices.
         find: Returns the index of a file, an array of int64. It is called on several threads for
             many files; for few, it may look through parts of one with `in_threads`.
-        fits: Whether an index can be that of a whole file; if not, it is found anew.
+        fits: Whether an index can be that of a whole file; if not, it is rebuilt.
         asked: What the index depends on besides the file.
     """
 

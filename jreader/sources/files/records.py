@@ -195,7 +195,7 @@ class RecordFiles(FileReader[T], FileTable[T]):
 
     Attributes:
         kind: The folder of the cache folder that keeps where records begin.
-        index_rules: By which rules `find` goes; with others, what was kept is found anew.
+        index_rules: The version of the rules of `find`; a new one rebuilds stored indices.
         store: What keeps blocks of files that lie elsewhere.
     """
 
@@ -211,7 +211,7 @@ class RecordFiles(FileReader[T], FileTable[T]):
 
         Where something is wrong, as much as shows it is the last record: `parse` says what it is,
         so that a pass gives those before it. Such an index does not reach the end of the file, and
-        is found anew by the next process.
+        is rebuilt by the next process.
         """
         raise NotImplementedError(f"{type(self).__name__} must define find(self, file)")
 

@@ -54,7 +54,7 @@ class Feature:
 
 
 def checked_features(call: str, features: Any) -> dict[str, Feature]:
-    """What to read of each feature, as `tfrecord` is told it.
+    """Checks the `features` of `tfrecord`.
 
     >>> checked_features("tfrecord", {"image": bytes, "ids": [np.int32], "box": (float, (4,))})
     {'image': bytes, 'ids': [np.int32], 'box': (np.float64, (4,))}

@@ -1,7 +1,7 @@
 """`audio`: sounds in WAV, FLAC, MP3 and Ogg files, whole or as clips, resampled while decoded.
 
 libsndfile seeks exactly in WAV, FLAC and Opus. What it decodes behind a seek in MP3 and Vorbis is
-wrong at first, or shifted, and nothing tells so: up to 0.4 of full scale, in a tenth of all clips.
+wrong at first, or shifted, without an error: up to 0.4 of full scale, in a tenth of all clips.
 So MP3 is decoded from before a clip on, by as much as its frames may borrow bits from one another;
 and Vorbis is sent to its first frame before each seek, and never into its last page, whose place
 libsndfile gets wrong. Then clips are bit-equal to what a decoder gives that begins at the first
@@ -226,7 +226,7 @@ class audio(Recordings):
             seconds: How long it is, instead; the reader needs a `rate`.
             stride: How many frames lie between the begins of two clips, or seconds if `seconds` is
                 given; None for clips that do not overlap.
-            drop_last: Whether frames may be left out without a warning that tells how many.
+            drop_last: Whether to drop leftover frames without a warning.
 
         Raises:
             TypeError: Not one of `size` and `seconds` is given, there is no rate, or this is a

@@ -155,7 +155,7 @@ class Clips(Column):
         begins = number * self.stride
         taken = np.empty((len(rows), self.size, *self.frames.shape[1:]), self.frames.dtype)
         before = None
-        for at in np.lexsort((begins, files)).tolist():  # a decoder that goes on need not seek
+        for at in np.lexsort((begins, files)).tolist():  # a decoder that reads on need not seek
             file, first, known = int(files[at]), int(begins[at]), 0
             if before is not None and files[before] == file:  # they may share frames
                 known = max(int(begins[before]) + self.size - first, 0)
@@ -195,7 +195,7 @@ class Recordings(FileReader[Any], FileTable[Any]):
     Attributes:
         kind: The folder of the cache folder that keeps what was found, and the field of clips.
         expected: What errors say that a file should be.
-        index_rules: By which rules `look` goes; with others, what was kept is found anew.
+        index_rules: The version of the rules of `look`; a new one rebuilds stored indices.
         cut: The size and the stride of clips, and whether they may leave out frames without a
             warning; None for whole recordings.
     """
@@ -272,7 +272,7 @@ class Recordings(FileReader[Any], FileTable[Any]):
         Args:
             size: How many frames a clip has.
             stride: How many frames lie between the begins of two clips; None for `size`.
-            drop_last: Whether frames may be left out without a warning that tells how many.
+            drop_last: Whether to drop leftover frames without a warning.
 
         Raises:
             TypeError: A size is no whole number, or this is a reader of clips already.

@@ -38,7 +38,7 @@ class video(Recordings):
 
     The first pass demuxes the files, on several threads, and keeps the times of frames and key
     frames in the index of the data set. AVI files of codecs that reorder frames, and VP8, do not
-    tell these: they are decoded once as a whole.
+    have these: they are decoded once as a whole.
 
     Args:
         paths: A file, a folder (of the suffixes below), a pattern such as `"data/*.mp4"`, or a list

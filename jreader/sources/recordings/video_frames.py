@@ -1,11 +1,11 @@
 """Frames of a video file by number: each is, bit by bit, that of a decode from the beginning.
 
-A frame is told by its presentation time. Packets say the times of all frames, and which of them are
-key frames, so nothing has to be decoded to find them. Decoding begins at the key frame before, in
-the order of presentation: what an open group of pictures shows before its key frame is so decoded
-from the one before. Some formats seek badly, so packets are left out until the key frame comes,
-from the beginning of the file if it has to be. And some decoders show a frame only if they began
-earlier (H.264 that refreshes a part of the picture at a time); then they do.
+A frame is identified by its presentation time. Packets say the times of all frames, and which of
+them are key frames, so nothing has to be decoded to find them. Decoding begins at the key frame
+before, in the order of presentation: what an open group of pictures shows before its key frame is
+so decoded from the one before. Some formats seek badly, so packets are left out until the key frame
+comes, from the beginning of the file if it has to be. And some decoders show a frame only if they
+began earlier (H.264 that refreshes a part of the picture at a time); then they do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jreader.readers.columns import Array
 from jreader.sources.file_checks import check_unpacked, most_unpacked
 from jreader.sources.recordings.recorded import Recording
 
-_NEAR = 8  # frames before a key frame from which decoding goes on, instead of seeking
+_NEAR = 8  # frames before a key frame within which decoding continues instead of seeking
 _HIDDEN = ("vp8",)  # decoders of packets that may show no frame
 HEAD = 7
 """How many numbers are `written` before the times; the last two say how many times and keys."""
@@ -176,7 +176,7 @@ def _key_frames(times: list[int], packets: list[_Packet]) -> tuple[Array, Array]
 
 
 def _packets_suffice(film: _OpenVideo, packets: list[_Packet]) -> bool:
-    """Whether packets tell which frames are shown, and in which order."""
+    """Whether packets suffice to know which frames are shown, and in which order."""
     times, context = [packet.time for packet in packets], film.stream.codec_context
     if None in times or len(set(times)) < len(times) or context.name in _HIDDEN:
         return False
@@ -209,7 +209,7 @@ class VideoDecoder(Recording):
         self, stream: BufferedReader, written: Array, every: int, size: tuple[int, int] | None
     ) -> None:
         self.frames, self.every, self.size = FrameIndex.read(written), every, size
-        # decoders notice more if they may not go on; of other codecs, some that should would not
+        # strict decoders notice more; with other codecs some valid files would fail
         self._film = _OpenVideo(stream, strict=len(self.frames.times) == len(self.frames.keys))
         height, width = self.frames.sides
         self.held = 16 * height * width  # a decoder holds the pictures to which others refer

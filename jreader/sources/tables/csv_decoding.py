@@ -159,7 +159,7 @@ def _records_pattern(delimiter: str) -> re.Pattern[bytes]:
 
 
 def _cuts(data: bytes, delimiter: str, *, last: bool) -> Iterator[int]:
-    """Where blocks end in some bytes; what is left over goes on behind them, or is not whole."""
+    """Where blocks end in these bytes; the rest continues beyond them, or is truncated."""
     low = 0
     while low < len(data):
         end, high = low, low
@@ -167,7 +167,7 @@ def _cuts(data: bytes, delimiter: str, *, last: bool) -> Iterator[int]:
             high = min(max(2 * high - low, low + _BLOCK), len(data))
             at_end = high == len(data)
             if at_end and not last and low:
-                return  # it goes on
+                return  # it continues beyond these bytes
             end = end_of_records(data, low, high, delimiter, last=last and at_end)
         if end == low:
             return

@@ -165,7 +165,7 @@ def _refuse_others(file: CsvFile, first: CsvFile) -> None:
 
 
 def _kept_tables(files: Sequence[CsvFile], known: Mapping[str, str]) -> list[CsvTable]:
-    """The tables of files whose columns have kinds that are known: those kept, or made anew."""
+    """The tables of files with known column kinds: stored ones, or decoded again."""
     of = {file.file.path: file for file in files}
 
     def name(opened: ByteFile) -> str:

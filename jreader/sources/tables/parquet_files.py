@@ -1,6 +1,6 @@
 """`parquet`: files of columns in row groups, each decoded when a row of it is wanted.
 
-The footers of the files tell how many rows each row group has, so a row is found by its number
+The footers of the files list the rows of each row group, so a row is found by its number
 without reading any. A row group is the least that can be decoded: it is a block, for
 `shuffle(seed=, blocks=)`, and those that come next are read and decoded ahead.
 """
@@ -35,7 +35,7 @@ _READERS = 8  # of pyarrow that are kept: as many as threads decode at the same 
 
 
 class ParquetFile(TableFile):
-    """A Parquet file, and what its footer tells; each row group is a block.
+    """A Parquet file and its footer; each row group is a block.
 
     Args:
         file: The file.
@@ -92,7 +92,7 @@ class ParquetFile(TableFile):
         return table
 
     def nulls_in(self, number: int) -> list[str]:
-        """Columns that have nulls in a row group, as far as the footer tells.
+        """Columns that have nulls in a row group, by the footer.
 
         Raises:
             DamagedData: It says another type there than in its schema: pyarrow would end the
@@ -257,7 +257,7 @@ class IdleReaders:
     """Readers of files here that have not failed: to make one costs a tenth of a row group.
 
     Attributes:
-        readers: Those that nobody uses; of too many, the oldest is dropped.
+        readers: Unused readers; of too many, the oldest is dropped.
     """
 
     def __init__(self) -> None:
@@ -318,8 +318,8 @@ class parquet(TableReader):
         TypeError: A path is neither a str nor a path, or columns are not names.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
         ValueError: When a pass begins: there is no such column, a column has another type in
-            another file, or has nulls (which only some files tell so early; otherwise the row group
-            that has them raises it).
+            another file, or has nulls (known this early for some files only; otherwise the row
+            group that has them raises it).
         DamagedData: When a pass begins, or comes to the row group: a file is truncated, of another
             format, or has changed since it was first read, or a checksum does not match.
     """

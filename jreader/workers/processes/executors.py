@@ -40,7 +40,7 @@ class Processes(Executor):
     [0, 1, 4, 9]
 
     A worker that dies is replaced, and what it had in work is done again. A call that is cancelled
-    after it was begun may go on for two seconds; then its worker is replaced.
+    once it runs may continue for two seconds; then its worker is replaced.
 
     Args:
         workers: How many.

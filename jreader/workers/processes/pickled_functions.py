@@ -1,7 +1,7 @@
 """The functions that workers are sent: each is pickled once, and sent to each worker once.
 
 A large one (a data set that holds arrays) is put into shared memory, which every worker maps for
-itself: what a worker writes to such an array is its own, what nobody writes to is there once.
+itself: a worker's writes to such an array are private, and unwritten pages are shared.
 """
 
 from __future__ import annotations

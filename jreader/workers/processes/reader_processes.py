@@ -38,9 +38,7 @@ from jreader.workers.processes.worker_process import SentValue, TaskFuture
 
 T = TypeVar("T")
 
-_REPORT_EVERY = (
-    64  # samples handed over that a process is told of together, or earlier if some are large
-)
+_REPORT_EVERY = 64  # samples handed over per report to a process; fewer if some are large
 _NO_ARGUMENTS = pickled_for_worker(((), {}))
 
 
@@ -71,7 +69,7 @@ class multiprocess_reader(Node[T]):
         readers: At least one reader.
         use_pipe: True: strictly in turn, one sample of each reader that has not ended, and the pass
             can be resumed. False: in order of arrival (each reader's own order is kept), so that a
-            slow reader holds nobody up.
+            slow reader delays no other.
         queue_size: How many samples each process may read ahead, and no more than 32 MiB of them,
             or one that is larger.
 
@@ -130,8 +128,8 @@ class _ReaderInProcess(Generic[T]):
         position: Where it is; None at first, until the process has said where it begins.
         ready: The samples that came, and the position after each.
         task: That of the process; once it is `over`, nothing more comes.
-        unreported: How many samples were handed over of which the process was not told.
-        report_at: How many are told; fewer, once one of them is large.
+        unreported: Samples handed over since the last report to the process.
+        report_at: Samples per report; fewer once one of them is large.
     """
 
     task: TaskFuture
@@ -217,7 +215,7 @@ class _ReaderInProcess(Generic[T]):
 
 
 class _ReaderProcesses(Generic[T]):
-    """The processes of one pass; begun with its first sample, ended when nobody holds it."""
+    """The processes of one pass: started by its first sample, ended with its last reference."""
 
     def __init__(self, readers: list[_ReaderInProcess[T]], turn: int, *, in_turn: bool) -> None:
         self.readers, self.turn, self.in_turn = readers, turn, in_turn
@@ -242,7 +240,7 @@ class _ReaderProcesses(Generic[T]):
                 if reader.ready:
                     self._pass_turn()
                     return reader
-            for reader in self.readers:  # a death of any is told at once
+            for reader in self.readers:  # the death of any is raised at once
                 reader.end(dead_only=reader not in wanted)
             if all(reader.ended for reader in self.readers):
                 return None

@@ -32,7 +32,7 @@ from jreader.workers.processes.pickled_functions import PickledFunctions
 from jreader.workers.processes.worker_process import SentValue, TaskFuture, Worker, reap
 
 _STARTS = 3  # of workers in a row that died before they began
-_STAY = 2.0  # seconds that workers stay though nobody uses them: the next loader may
+_STAY = 2.0  # seconds that idle workers stay for the next loader
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
@@ -48,17 +48,17 @@ class WorkerPool:
     def __init__(self, size: int, init: Callable[[int], object] | None, user: object) -> None:
         _check_no_import()
         self.size, self.init = size, pickled_function(init)
-        self.key = init  # kept alive: pools are told apart by the identity of what they begin with
+        self.key = init  # kept alive: pools are distinguished by the identity of their `init`
         self.fork_guard = ForkGuard()
         self.lock = threading.RLock()  # reentrant: gc may run what a user wrote anywhere
         self.queue: deque[TaskFuture] = deque()
-        self.failed: deque[tuple[TaskFuture, BaseException]] = deque()  # not told yet
+        self.failed: deque[tuple[TaskFuture, BaseException]] = deque()  # not failed yet
         self.workers: list[Worker] = []
         self.functions = PickledFunctions()
         self.failed_starts = 0  # workers in a row that died before they began
         self.over = False
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.idle_until: float | None = None  # when the workers end, if nobody uses them until then
+        self.idle_until: float | None = None  # when idle workers end
         self.events = selectors.DefaultSelector()
         self.waker, self.woken = socket.socketpair()
         self.waker.settimeout(0)
@@ -76,7 +76,7 @@ class WorkerPool:
             try:
                 self.queue.append(task)
                 self._dispatch()
-            except BaseException:  # an interrupt: nobody will ask for the result
+            except BaseException:  # an interrupt: the result is not wanted
                 with contextlib.suppress(ValueError):
                     self.queue.remove(task)
                 raise
@@ -84,7 +84,7 @@ class WorkerPool:
         return True
 
     def report_taken(self, task: TaskFuture, number: int) -> None:
-        """Tells the worker of a task that reads that so many more samples were handed over."""
+        """Reports to the worker of a reading task that so many more samples were handed over."""
         with self.lock:
             for worker in self.workers:
                 if worker.task is task:
@@ -161,7 +161,7 @@ class WorkerPool:
             worker.begin(self.init)
             self.events.register(worker.connection, _READ, worker)
             self.events.register(worker.sentinel, _READ, worker)
-        except BaseException:  # an interrupt: a worker that nobody hears would keep its task
+        except BaseException:  # an interrupt: an unheard worker would keep its task
             self.workers.remove(worker)
             self._ignore(worker)
             worker.end()
@@ -197,7 +197,7 @@ class WorkerPool:
             self._end()
 
     def _is_over(self) -> bool:
-        """Whether the pool ends: also if nobody has used it for some time."""
+        """Whether the pool ends: shut down, or idle for some time."""
         with self.lock:
             if (
                 self.queue
@@ -315,7 +315,7 @@ class WorkerPool:
             )
 
     def _time_left(self) -> float | None:
-        """Kills workers whose cancelled task goes on for too long.
+        """Kills workers whose cancelled task runs for too long.
 
         Returns:
             The seconds until the next one is killed, or the pool ends, if nothing is heard before.

@@ -42,7 +42,7 @@ _BOOT = (
     "from jreader._worker.task_worker import main; main(int(sys.argv[2]), int(sys.argv[3]))"
 )
 _GRACE = 1.5  # seconds to end by itself once its connection is closed
-_KILL_AFTER = 2.0  # seconds that a task goes on for nobody, before its worker is killed
+_KILL_AFTER = 2.0  # seconds that a cancelled task may run before its worker is killed
 _RUN = secrets.randbits(48)
 _BYTES = np.dtype(np.uint8)
 
@@ -60,7 +60,7 @@ class TaskFuture(Future[Any]):
     Attributes:
         tries: How many workers have died of it.
         died: Whether that is its error.
-        kill_at: When its worker is killed, as nobody waits for it.
+        kill_at: When its worker is killed, since its result is not wanted.
     """
 
     tries = 0
@@ -81,7 +81,7 @@ class TaskFuture(Future[Any]):
         self.most_tries = 1 if reads else 3
 
     def cancel(self) -> bool:
-        """As of any future; a call that was begun goes on for two seconds at most."""
+        """Cancels as any future does; a running call continues for two seconds at most."""
         if super().cancel():
             return True
         if self.running():
@@ -103,7 +103,7 @@ class TaskFuture(Future[Any]):
     def __str__(self) -> str:
         try:
             arguments, options = unpickled(self.arguments)
-        except Exception:  # what a user wrote; it is only to be told
+        except Exception:  # users' code; it is only shown
             return f"{self.function.name}(...)"
         given = [*map(described, arguments), *(f"{k}={described(v)}" for k, v in options.items())]
         return f"{self.function.name}({', '.join(given)})"
@@ -218,7 +218,7 @@ class Worker:
             self.process.kill()
 
     def how_it_ended(self) -> str:
-        """Waits for the exit code, and tells it with what it may mean."""
+        """Waits for the exit code; returns it with its likely meaning."""
         code = self.process.wait()
         return f"ended with exit code {code}{_MEANINGS.get(code, '')}"
 

@@ -85,7 +85,7 @@ class Drawer:
         return self._sent(partial(self._called, fn)).result()
 
     def work(self, fn: Callable[[], object]) -> threading.Thread:
-        """Has the thread call `fn`, as soon as it has done what it was told before."""
+        """Queues a call of `fn` on the thread."""
         thread = self._thread
         if thread is None:
             thread = self._thread = _Worker(f"jreader {self.name}", self._modes)
@@ -119,7 +119,7 @@ class Drawer:
         self.close(wait=False)
 
     def __del__(self) -> None:
-        """Closes what was dropped; gc may come anywhere, so it waits for nobody."""
+        """Closes what was dropped; never blocks, since gc may run it anywhere."""
         if getattr(self, "_fork_guard", None):
             self.close(wait=False)
             self._leave()  # also where no pass was begun
@@ -137,7 +137,7 @@ class Drawer:
         except RuntimeError:
             if entered:
                 raise
-            up.close()  # another thread is in the context: it waits in the pass, and is told
+            up.close()  # another thread waits in the pass, and is notified
         finally:
             if self.kept:
                 self._open.append(self.kept)

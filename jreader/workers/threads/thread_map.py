@@ -131,7 +131,7 @@ class ThreadCrew(Crew[S]):
             more = value - self.working if self.working and not self.over else 0
             begun = [each for each in self.threads if each.is_alive() or not each.ident]
             self.threads = begun
-        with suppress(RuntimeError):  # the system has no more of them: those at work go on
+        with suppress(RuntimeError):  # the system has no more of them: the running ones continue
             self.start_threads(more)
 
     def held_bytes(self) -> float:
@@ -178,7 +178,7 @@ class ThreadCrew(Crew[S]):
                 with self.lock:
                     if thread.ident is None:  # else it is at work already
                         self.working -= 1
-                        self.threads.remove(thread)  # nobody could join it
+                        self.threads.remove(thread)  # it could not be joined
                 raise
 
     def _work(self) -> None:
@@ -209,7 +209,7 @@ class ThreadCrew(Crew[S]):
         self.leave()
 
     def _map_here(self, chunk: DrawnChunk[S]) -> None:
-        """Maps a chunk on the drawer's thread, for which nobody waits who closes the pass."""
+        """Maps a chunk on the drawer's thread; closing the pass does not wait for it."""
         with self.lock:
             self.drawer_maps = not self.closed
         if self.drawer_maps:
