@@ -19,7 +19,7 @@ CAPACITY = 2  # one feed is placed while another one is used
 CALL = "DataLoader(dataset, ...)"
 
 
-class ReadOnlyArgument:
+class Fixed:
     """An argument of a loader, as an attribute that can be read and not set.
 
     Passes that have begun would not notice another value; make another loader for that.
@@ -49,7 +49,7 @@ class ReadOnlyArgument:
 
 def names_given(kind: type) -> list[str]:
     """The names of the arguments that can be read of loaders of a class."""
-    return [name for name, value in vars(kind).items() if isinstance(value, ReadOnlyArgument)]
+    return [name for name, value in vars(kind).items() if isinstance(value, Fixed)]
 
 
 _PINNED_MEMORY = "feeds are placed on the devices ahead of the step, and jax stages what it copies"

@@ -16,7 +16,7 @@ from jreader.feeds.classes import check_takes
 from jreader.linting import Fed, warn_of_plan
 from jreader.loaders.arguments import (
     CAPACITY,
-    ReadOnlyArgument,
+    Fixed,
     capacity_of,
     check_order,
     checked_workers,
@@ -78,37 +78,12 @@ class DataLoader(Generic[Feed]):
     notice.
     """
 
-    dataset, batch_size, shuffle, drop_last = (
-        ReadOnlyArgument(),
-        ReadOnlyArgument(),
-        ReadOnlyArgument(),
-        ReadOnlyArgument(),
-    )
-    sampler, batch_sampler, collate_fn, seed = (
-        ReadOnlyArgument(),
-        ReadOnlyArgument(),
-        ReadOnlyArgument(),
-        ReadOnlyArgument(),
-    )
-    num_workers, timeout, worker_init_fn = (
-        ReadOnlyArgument(),
-        ReadOnlyArgument(),
-        ReadOnlyArgument(),
-    )
-    peer_timeout = ReadOnlyArgument()
-    persistent_workers, prefetch_factor, capacity, sharding = (
-        ReadOnlyArgument(),
-        ReadOnlyArgument(),
-        ReadOnlyArgument(),
-        ReadOnlyArgument(),
-    )
-    places, feed_list, return_list, last, tune = (
-        ReadOnlyArgument(),
-        ReadOnlyArgument(),
-        ReadOnlyArgument(),
-        ReadOnlyArgument(),
-        ReadOnlyArgument(),
-    )
+    dataset, batch_size, shuffle, drop_last = Fixed(), Fixed(), Fixed(), Fixed()
+    sampler, batch_sampler, collate_fn, seed = Fixed(), Fixed(), Fixed(), Fixed()
+    num_workers, timeout, worker_init_fn = Fixed(), Fixed(), Fixed()
+    peer_timeout = Fixed()
+    persistent_workers, prefetch_factor, capacity, sharding = Fixed(), Fixed(), Fixed(), Fixed()
+    places, feed_list, return_list, last, tune = Fixed(), Fixed(), Fixed(), Fixed(), Fixed()
 
     def __init__(
         self: DataLoader[Any],
