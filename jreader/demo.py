@@ -21,6 +21,7 @@ from jreader.errors import BatchNotDivisible
 from jreader.feeds import data
 from jreader.loaders import DataLoader
 from jreader.pipelines import Pipeline
+from jreader.progress import Bar
 
 Parameters: TypeAlias = list[tuple[jax.Array, jax.Array]]
 State: TypeAlias = tuple[Parameters, Parameters]  # parameters and their momentum
@@ -81,7 +82,8 @@ def _train(name: str | None, pmap: bool, epochs: int | None, batch: int, seed: i
     step, count = _programs(pmap)
     state: State = trained.replicate(initial(seed))
     for epoch in range(epochs or (3 if source is mnist else 20)):
-        state, loss, speed, waiting = _train_epoch(step, state, trained, batch)
+        with Bar(f"epoch {epoch + 1}", len(trained), " steps") as bar:
+            state, loss, speed, waiting = _train_epoch(step, state, trained, batch, bar)
         right = _accuracy(count, state, tested)
         print(
             f"epoch {epoch + 1:2}: loss {loss:.4f}, test accuracy {right:.2%}, "
@@ -99,7 +101,7 @@ def _dataset_module(name: str | None) -> ModuleType:
 
 
 def _train_epoch(
-    step: Any, state: State, loader: DataLoader, batch: int
+    step: Any, state: State, loader: DataLoader, batch: int, bar: Bar
 ) -> tuple[State, float, float, float]:
     """Trains one epoch; returns the state, the mean loss, samples a second and share of waiting."""
     began = waited = total = 0.0
@@ -107,6 +109,7 @@ def _train_epoch(
         for number, feed in enumerate(feeds, 1):
             state, loss = step(state, feed)
             total += (float(loss) - total) / number
+            bar.add()
             if number == 1:
                 began, waited = time.perf_counter(), feeds.waited
         took = time.perf_counter() - began

@@ -6,11 +6,12 @@ import gc
 import os
 import re
 import sys
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from importlib.util import find_spec
 from pathlib import Path
 from unittest import mock
 
 import pytest
+from docs_scripts import script
 from widths import few
 
 ROOT = Path(__file__).parents[1]
@@ -98,12 +99,10 @@ def test_one_page_lists_every_page():
 
 
 def test_a_searched_word_stands_in_the_page_that_the_site_shows_first():
-    spec = spec_from_file_location("searched_words", DOCS / "searched_words.py")
-    table = module_from_spec(spec)
-    spec.loader.exec_module(table)
-    words = [(word, page) for page, line in table.PAGES.items() for word in line.split(", ")]
+    table = script("searched_words").PAGES
+    words = [(word, page) for page, line in table.items() for word in line.split(", ")]
     assert len({word for word, _ in words}) == len(words)
-    pages = {page: (DOCS / f"{page}.md").read_text().lower() for page in table.PAGES}
+    pages = {page: (DOCS / f"{page}.md").read_text().lower() for page in table}
     assert [(word, page) for word, page in words if word not in pages[page]] == []
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import re
 import shlex
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from docs_scripts import script
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -32,6 +34,22 @@ def test_the_readme_is_read_in_a_minute():
 def test_the_links_of_the_readme_lead_to_files():
     for link in re.findall(r"\]\((?!https?:)([^)#]+)", README):
         assert (ROOT / link).exists(), link
+
+
+def test_the_bars_of_the_readme_show_the_figures_of_its_table():
+    plot = script("plot_of_peers")
+    assert plot.TARGET.read_text() == plot.picture(README), "type: python docs/plot_of_peers.py"
+
+
+def test_the_recorded_session_of_the_readme_is_that_of_its_script():
+    recording = script("recording")
+    shown = ET.parse(ROOT / "docs" / "pictures" / "resume.svg").getroot()
+    lines = ["".join(text.itertext()) for text in shown.iter("{http://www.w3.org/2000/svg}text")]
+    assert [line[2:] for line in lines if line.startswith("$ ")] == [*recording.COMMANDS]
+    resumed, begun = (lines[lines.index(f"$ {command}") :] for command in recording.COMMANDS[1:])
+    steps = [line for line in resumed[: -len(begun)] if line.startswith("step ")]
+    assert steps
+    assert set(steps) <= set(begun)
 
 
 def test_the_python_blocks_run_one_after_another(capsys):
