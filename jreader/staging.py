@@ -120,6 +120,11 @@ class Staging:
         return self._pool is not None
 
     @property
+    def nbytes(self) -> int:
+        """The bytes of the most rows; 0 if these are no memory that is used again."""
+        return self._size if self.leases else 0
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """The shape of a row."""
         return self._shape

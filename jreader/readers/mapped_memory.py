@@ -2,25 +2,47 @@
 
 By default it reads 128 KB or more around each page that is not in memory, which is right for rows
 in order. Of a shuffled file of rows of 2 KB, that is 60 times as much as is asked for.
+
+And it reads one page after the other, as they are touched; those of a whole batch, asked for
+together, come 3 to 20 times as soon. Where they are in memory, asking takes half as long as the
+gather: so the first rows of a large batch show, by the pages that the kernel counts as waited for,
+whether to ask for the others. NumPy copies rows without the GIL, and one core does not fill the
+memory bus: two threads that copy half of a large batch each take half the time.
 """
 
 from __future__ import annotations
 
 import mmap
+import os
+import sys
 from collections.abc import Callable
-from functools import cache
+from concurrent.futures import Future
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from jreader.readers.columns import Array, column_of
+from jreader.cores import usable_cores
+from jreader.readers.columns import Array, Take, column_of
+from jreader.readers.exits_and_forks import settle
 from jreader.readers.joined_columns import EndToEnd
 from jreader.readers.trees import leaves
+from jreader.staging import Staging
+
+if sys.platform == "linux":
+    from resource import RUSAGE_THREAD, getrusage
+
+Task: TypeAlias = tuple[Future[Array], Callable[[], Array]]
 
 _LARGE = 1 << 24  # bytes of a column: less is soon read as a whole
 _SMALL = 1 << 14  # bytes of a row: page after page of a larger one would cost more than it saves
 _NEAR = 1 << 17  # bytes that the kernel reads ahead, as a rule
+_LOOKED_AT = 1 << 19  # bytes of a batch: to copy less takes no longer than some 15 looks
+_SPLIT = 1 << 23  # bytes that take two threads some 0.5 ms; to wake the second takes up to 0.05
+_SHARE = 16  # one of so many rows shows whether they are in memory
 
 
 class Mapped(NamedTuple):
@@ -91,6 +113,75 @@ def advise(mapped: list[Mapped], routed: list[Array]) -> None:
             first = part.ctypes.data
             begin = first - first % mmap.PAGESIZE
             _madvise()(begin, first + part.nbytes - begin, advice)
+
+
+def for_large_batches(take: Take, staged: Staging | None) -> tuple[Take, Staging | None]:
+    """What gathers a column, made quicker for batches of many bytes.
+
+    Args:
+        take: Gathers rows; the method `take` of an array, if there is `staged`.
+        staged: Makes the array that rows are taken into.
+    """
+    large = staged is not None and staged.nbytes >= _LOOKED_AT
+    return (_LargeTake(take) if large else take), staged
+
+
+class _LargeTake:
+    """The method `take` of an array whose rows lie whole in memory, one behind the other."""
+
+    def __init__(self, take: Any) -> None:
+        self._array, self._take = take.__self__, take
+        self._mapped = sys.platform == "linux" and _in_file(self._array)
+        self._splits = usable_cores() > 1
+
+    def __call__(self, rows: Array, axis: int, out: Array, mode: Any) -> Array:
+        """Takes the rows, which have to be in bounds, into `out`."""
+        take = self._take
+        begin = self._begun(rows, axis, out, mode) if self._mapped else 0
+        half = (begin + len(rows)) // 2
+        rest = partial(take, rows[half:], axis, out[half:], mode)
+        given: Future[Array] = Future()
+        if self._splits and out.nbytes >= _SPLIT:
+            _second_thread(os.getpid()).put((given, rest))
+        take(rows[begin:half], axis, out[begin:half], mode)
+        if given.cancel():  # the other thread has not begun
+            rest()
+        else:
+            given.result()
+        return out
+
+    def _begun(self, rows: Array, axis: int, out: Array, mode: Any) -> int:
+        """Takes the first rows; if their pages had to be read, asks for those of all others."""
+        begin, before = -(-len(rows) // _SHARE), _waits()
+        self._take(rows[:begin], axis, out[:begin], mode)
+        if _waits() > before:
+            width = self._array.strides[0]
+            firsts = self._array.ctypes.data + rows[begin:] * width
+            pages = firsts - firsts % mmap.PAGESIZE
+            for page, size in zip(pages.tolist(), (firsts + width - pages).tolist(), strict=True):
+                _madvise()(page, size, mmap.MADV_WILLNEED)
+        return begin
+
+
+def _waits() -> int:
+    """How many pages this thread has waited for since it began."""
+    return getrusage(RUSAGE_THREAD).ru_majflt
+
+
+@cache
+def _second_thread(_process: int) -> SimpleQueue[Task]:
+    """The tasks of a thread of this process; one that is forked from it begins another."""
+    tasks: SimpleQueue[Task] = SimpleQueue()
+    Thread(target=_work_on, args=(tasks,), name="jreader gather", daemon=True).start()
+    return tasks
+
+
+def _work_on(tasks: SimpleQueue[Task]) -> None:
+    while True:
+        given, call = tasks.get()
+        if given.set_running_or_notify_cancel():
+            settle(given, call)
+        del given, call  # or it would hold their arrays until the next task
 
 
 def _in_file(array: Any) -> bool:

@@ -26,7 +26,7 @@ from jreader.errors import NotResumable, missing
 from jreader.readers.columns import Array, Column, Dense, Indices, column_of
 from jreader.readers.holders import Held
 from jreader.readers.joined_columns import ENDLESS, Joined
-from jreader.readers.mapped_memory import Mapped, advise, mapped_columns
+from jreader.readers.mapped_memory import Mapped, advise, for_large_batches, mapped_columns
 from jreader.readers.messages import described
 from jreader.readers.nodes import Reader, plane_of
 from jreader.readers.passes import Pass, Position, checked_position, counted
@@ -296,7 +296,7 @@ class Gathering:
             return
         row = leaves(columns)
         every = list(map(column_of, row))
-        self.ways = [column.gatherer(size) for column in every]
+        self.ways = [for_large_batches(*column.gatherer(size)) for column in every]
         self.arrays = _ARRAYS.issuperset(map(type, every))
         self.flat = _flat_kind(columns, row)
         # a single column may gather a list, which is a batch as it is; in a tree, all have to stack

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jreader import Pipeline, arrow, mix, npy, ragged, tokens
+from jreader import Pipeline, arrays, arrow, mix, npy, ragged, tokens
 
 ROWS, WIDTH, ASKED = 1 << 15, 1 << 10, 500
 COUNTS = Path("/proc/self/io")
@@ -130,3 +130,24 @@ def test_of_a_file_in_order_more_is_read_ahead(rows):
         next(batches).columns.sum()
         jumps += read_bytes() > now
     assert jumps < ASKED // 20
+
+
+def pages_waited_for():
+    resource = pytest.importorskip("resource")
+    if not hasattr(resource, "RUSAGE_THREAD"):
+        pytest.skip("they are counted for the whole process")
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_majflt
+
+
+@pytest.mark.parametrize("size", [128, 1024])
+def test_rows_of_a_large_batch_are_asked_for_together(size, tmp_path, counted):
+    path, values = tmp_path / "x.npy", np.zeros((4096, 1 << 13), np.uint8)
+    values[:, 0] = np.arange(len(values)) % 251
+    np.save(path, values)
+    batches = iter(Pipeline(npy(path)).shuffle(seed=0).batch(size))
+    forgotten(path)
+    before = pages_waited_for()
+    images = next(batches).columns
+    assert 0 < pages_waited_for() - before < size / 2
+    in_memory = Pipeline(arrays(values)).shuffle(seed=0).batch(size).peek().columns
+    assert np.array_equal(images, in_memory)
