@@ -9,7 +9,7 @@ import elsewhere
 import op_pictures
 
 import jreader
-from jreader import DataLoader, Node, Pipeline
+from jreader import Node, Pipeline
 from jreader.pipelines.methods import methods_of
 
 ROOMS = {
@@ -50,6 +50,28 @@ LAWS = {
     "xmap_readers": "Workers are invisible",
 }
 """The law of docs/guarantees.md that is about an op, beside those that hold for every op."""
+
+JOBS = {
+    "Pipeline": {
+        "Select, filter and map samples": "map xmap map_batches filter flat_map firstn skip shard",
+        "Shuffle, repeat and split": "shuffle epochs split folds",
+        "Combine readers": "chain compose interleave mix",
+        "Make batches": "batch rebatch unbatch padded_batch bucket group_by sliding_window",
+        "Text and documents": "windows pack fill chat",
+        "Files and caches": "read cache prefetch prepare write",
+        "Load onto devices": "load",
+        "Look at a pipeline": "peek element_spec lock check_lock",
+    },
+    "DataLoader": {
+        "Iterate": "steps start reset over peek epoch next_epoch chunk next",
+        "Resume": "state_dict load_state_dict where without affected",
+        "Feed devices": "replicate on_device for_keras warm element_spec shapes batch_axes",
+        "Watch and tune": "stats tune tuned samples",
+        "Paddle's constructors": "from_generator set_sample_generator set_sample_list_generator "
+        "set_batch_generator",
+    },
+}
+"""What one does with a pipeline or a loader, and the members for it; others come last."""
 
 CHANGELOG = Path(__file__).parents[1] / "CHANGELOG.md"
 NOT_YET = "# Changelog\n\nNothing was released yet.\n"
@@ -133,7 +155,7 @@ def link(name: str) -> str:
 def page(name: str) -> str:
     """The page of one name: a picture, what it is, its docstring, and other words for it."""
     method = method_of(name)
-    parts = [f"# {name}", op_pictures.page(name), members(name), directive(name)]
+    parts = [f"# {name}", op_pictures.page(name), directive(name), *members(name)]
     if method:
         parts += [
             "## As a method",
@@ -169,8 +191,8 @@ def directive(name: str) -> str:
         return rst(f".. autodata:: {whole}\n   :no-value:")
     if not inspect.isclass(value):
         return rst(f".. autofunction:: {whole}")
-    if value in (Pipeline, DataLoader):
-        return rst(f".. autoclass:: {whole}\n   :members: {', '.join(shown(value))}")
+    if name in JOBS:
+        return rst(f".. autoclass:: {whole}")
     alone = value is jreader.Pass or (issubclass(value, Node) and value is not Node)
     return rst(f".. autoclass:: {whole}" + ("" if alone else "\n   :members:"))
 
@@ -182,17 +204,27 @@ def shown(value: type) -> list[str]:
     return [each for each in public if inspect.getdoc(getattr(value, each, None))]
 
 
-def members(name: str) -> str:
-    """A table of what a pipeline or a loader can do, before it is told at length."""
+def members(name: str) -> list[str]:
+    """What a pipeline or a loader can do: tables by job, then each member at length."""
+    if name not in JOBS:
+        return []
     value = getattr(jreader, name)
-    if value not in (Pipeline, DataLoader):
-        return ""
-    first = {each: inspect.getdoc(getattr(value, each)).partition("\n")[0] for each in shown(value)}
-    rows = [
-        f"| {{py:{kind(value, each)}}}`{each} <jreader.{name}.{each}>` | {line} |"
-        for each, line in first.items()
+    jobs = {job: names.split() for job, names in JOBS[name].items()}
+    listed = {each for names in jobs.values() for each in names}
+    jobs["Others"] = [each for each in shown(value) if each not in listed]
+    parts = []
+    for job, names in jobs.items():
+        rows = [
+            f"| {{py:{kind(value, each)}}}`{each} <jreader.{name}.{each}>` "
+            f"| {inspect.getdoc(getattr(value, each)).partition(chr(10))[0]} |"
+            for each in names
+        ]
+        parts += [f"## {job}", table(rows)]
+    whole = [
+        f".. auto{'method' if kind(value, each) == 'meth' else 'attribute'}:: jreader.{name}.{each}"
+        for each in shown(value)
     ]
-    return table(rows)
+    return [*parts, "## Every member", rst(*whole)]
 
 
 def kind(value: type, member: str) -> str:
