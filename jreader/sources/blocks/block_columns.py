@@ -7,9 +7,10 @@ blocks in the order of their first use before they are needed (`open_blocks`).
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,10 @@ from jreader.readers.joined_columns import alike, laid_end_to_end
 from jreader.readers.messages import described
 from jreader.readers.trees import leaves, map_tree
 from jreader.sources.blocks.decoded_blocks import Decoded
+from jreader.sources.blocks.kept_rows import KeptRows
 from jreader.sources.blocks.open_blocks import OpenBlocks
+
+_KEPT = 64 << 20  # bytes of all rows, if they may stay in memory
 
 
 class BlockColumns(Column):
@@ -47,6 +51,9 @@ class BlockColumns(Column):
             its own number (`keeping`).
         by_row: The same rows as a column that reads single ones for less than a block; None if
             there is none.
+        like: A tree of columns without rows, of the kind of those of each block. If they are arrays
+            whose rows take at most 64 MB, what was decoded stays in memory. None for blocks that
+            are always closed.
     """
 
     def __init__(
@@ -58,6 +65,7 @@ class BlockColumns(Column):
         name: str = "",
         open_blocks: int | None = None,
         by_row: Column | None = None,
+        like: Any = None,
     ) -> None:
         self.block_starts: Array = np.asarray(starts, np.int64)
         """The row at which each block begins."""
@@ -67,7 +75,8 @@ class BlockColumns(Column):
         """The number of rows of each block."""
         even = self.sizes[:1].max(initial=0)
         self._even = int(even) if len(self.sizes) and (self.sizes[:-1] == even).all() else 0
-        self._decode = decode
+        self._decode, self._like = decode, like
+        self._kept = like is not None and _is_small(like, self.rows)
         self._for_orders: dict[int, BlockColumns] = {}
         self._open: tuple[int, OpenBlocks] | None = None
 
@@ -80,6 +89,7 @@ class BlockColumns(Column):
     def __reduce__(self) -> tuple[Any, ...]:
         """Without the blocks that are open."""
         more: Any = {"name": self.name, "open_blocks": self.open_blocks, "by_row": self.by_row}
+        more["like"] = self._like
         return partial(BlockColumns, **more), (self.block_starts, self.rows, self._decode)
 
     def blocks_of(self, rows: Array) -> Array:
@@ -102,8 +112,14 @@ class BlockColumns(Column):
             ) from stopped
         return Decoded(given, int(self.sizes[block]), f"block {block} of {self}")
 
+    def tree(self, block: int) -> Any:
+        """The columns of a block: in memory, or decoded anew."""
+        return self._rows.block(block) if self._kept else self.decoded(block).tree
+
     def keeping(self, open_blocks: int) -> BlockColumns:
         """The same column with so many blocks open at a time; the same one each time."""
+        if self._kept:
+            return self
         open_blocks = min(open_blocks, len(self.block_starts))
         if open_blocks not in self._for_orders:
             made, given = self.__reduce__()
@@ -125,7 +141,7 @@ class BlockColumns(Column):
 
         def decode(block: int) -> Any:
             which = int(np.searchsorted(firsts, block, "right")) - 1
-            return columns[which].decoded(block - int(firsts[which])).tree
+            return columns[which].tree(block - int(firsts[which]))
 
         kept = [column.open_blocks for column in columns if column.open_blocks is not None]
         by_row = [column.by_row for column in columns if column.by_row is not None]
@@ -138,6 +154,10 @@ class BlockColumns(Column):
             by_row=laid_end_to_end(by_row) if len(by_row) == len(columns) else None,
         )
 
+    @cached_property
+    def _rows(self) -> KeptRows:
+        return KeptRows(self, self._like)
+
     def announce(self, blocks: Sequence[int], *, first: bool) -> None:
         """Announces the next blocks to `decode`, if it has a method `announce`.
 
@@ -149,13 +169,15 @@ class BlockColumns(Column):
         if announce is not None:
             announce(blocks, first=first)
 
-    def reading(self, *, in_batches: bool = True) -> OpenBlocks:
+    def reading(self, *, in_batches: bool = True) -> Column:
         """The same rows for one pass, which says what comes, and closes it at its end."""
+        if self._kept:
+            return self._rows
         return OpenBlocks(self, ahead=True, in_batches=in_batches)
 
     def held(self, low: int, _high: int) -> Any:
         """The block that begins with a row."""
-        return self.decoded(int(self.blocks_of(np.array([low]))[0])).tree
+        return self.tree(int(self.blocks_of(np.array([low]))[0]))
 
     def where(self, rows: Array) -> list[Where] | None:
         """Where those rows lie in files, if that is known of single ones."""
@@ -178,7 +200,7 @@ class BlockColumns(Column):
         if self.by_row is not None:
             return self.by_row.placed()
         filled = [int(block) for block in np.flatnonzero(self.sizes)] or [0]
-        trees = [self.decoded(block).tree for block in filled[: len(self.sizes)]]
+        trees = [self.tree(block) for block in filled[: len(self.sizes)]]
         if not trees or not leaves(trees[0]) or not alike(trees):
             raise ValueError(
                 f"{described(self)} holds rows that no array has, and a device needs columns that "
@@ -190,10 +212,21 @@ class BlockColumns(Column):
         """What reads rows outside of passes: blocks that stay open from call to call, or rows."""
         if self.by_row is not None:
             return self.by_row
+        if self._kept:
+            return self._rows
         process = os.getpid()
         if self._open is None or self._open[0] != process:  # a lock may be held where it forked
             self._open = process, OpenBlocks(self, ahead=False, in_batches=False)
         return self._open[1]
+
+
+def _is_small(tree: Any, rows: int) -> bool:
+    """Whether so many rows of these columns are arrays of few bytes."""
+    columns = leaves(tree)
+    if not all(isinstance(column, np.ndarray) and not column.dtype.hasobject for column in columns):
+        return False
+    size: int = sum(column.itemsize * math.prod(column.shape[1:]) for column in columns)
+    return rows * size <= _KEPT
 
 
 def keeping(columns: Any, blocks: int) -> Any:

@@ -274,8 +274,9 @@ class csv(TableReader):
     decoded: in memory, or, for 16 MB or more, in the folder `jreader/csv` of `$XDG_CACHE_HOME` or
     `~/.cache`, for as long as the files do not change. That folder needs about as much room as the
     files. Later passes and later runs read blocks of about a megabyte from there, and those that
-    come next ahead: `shuffle(seed=0, blocks=64)` reads each once in an epoch. A file whose name
-    ends in `.gz` is one block, which is unpacked as a whole: keep such files small, or unpack them.
+    come next ahead: `shuffle(seed=0, blocks=64)` reads each once in an epoch. Columns without text
+    whose rows take at most 64 MB stay in memory once they are decoded. A file whose name ends in
+    `.gz` is one block, which is unpacked as a whole: keep such files small, or unpack them.
 
     Args:
         paths: A file, a folder (its `.csv` and `.csv.gz` files), a pattern such as `"data/*.tsv"`,
@@ -308,6 +309,7 @@ class csv(TableReader):
 
     shown_call = "csv(paths, columns, nulls, types=, delimiter=, header=)"
     suffixes = (".csv", ".csv.gz")
+    kept = True
     types: Mapping[str, Any] | None = argument(checked_types, default=None)
     delimiter: str = argument(_checked_delimiter, default=",")
     header: tuple[str, ...] | None = argument(_checked_header, default=None)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -168,8 +168,13 @@ class TableBlocks:
 
 @op
 class TableReader(FileReader[Any], FileTable[Any]):
-    """A reader of the rows of files of tables, found by number."""
+    """A reader of the rows of files of tables, found by number.
 
+    Attributes:
+        kept: Whether what was decoded stays in memory, if it is little (`BlockColumns`).
+    """
+
+    kept: ClassVar[bool] = False
     paths: tuple[str, ...]
     names: tuple[str, ...] | str | None = argument(checked_names, default=None)
     nulls: Mapping[str, Any] | None = argument(checked_nulls, default=None)
@@ -202,7 +207,8 @@ class TableReader(FileReader[Any], FileTable[Any]):
         if blocks.mapped:
             self.check_files()  # reading beyond the end of a file that was cut would be a SIGBUS
             return blocks.whole()
-        return BlockColumns(blocks.starts, blocks.rows, blocks, name=repr(self))
+        like = blocks.blank(files[blocks.filled[0]]) if self.kept else None
+        return BlockColumns(blocks.starts, blocks.rows, blocks, name=repr(self), like=like)
 
 
 def columns_in(table: Any, names: Sequence[str] | str | None, nulls: Nulls) -> Any:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from samples import check_resumes_everywhere, ends
 from widths import examples
 
-from jreader import DamagedData, Pipeline, Store, batch, csv
+from jreader import DamagedData, Pipeline, Store, batch, csv, shuffle
 from jreader.readers import fingerprint, indexed, start
 from jreader.sources.tables import csv_decoding
 
@@ -330,7 +330,18 @@ class TestBlocks:
             write(folder / f"{number}.csv", content_of(["n"], part[:, None].tolist()))
         return csv(folder)
 
-    def test_each_is_decoded_once_in_order_and_where_blocks_are_shuffled(self, tmp_path, decoded):
+    def test_each_is_decoded_once_for_all_passes_where_numbers_fit_in_memory(
+        self, tmp_path, decoded
+    ):
+        reader = self.numbers(tmp_path)
+        for plan in (shuffle(reader, seed=0), shuffle(reader, seed=0, blocks=3), reader):
+            assert sorted(row["n"] for row in plan()) == [*range(90)]
+        assert sorted(decoded) == [*range(max(decoded) + 1)]
+
+    def test_each_is_decoded_once_in_order_and_where_blocks_are_shuffled(
+        self, tmp_path, decoded, monkeypatch
+    ):
+        monkeypatch.setattr("jreader.sources.blocks.block_columns._KEPT", 0)
         reader = self.numbers(tmp_path)
         assert [row["n"] for row in reader()] == [*range(90)]
         many = len(decoded)
