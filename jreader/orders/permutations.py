@@ -59,7 +59,9 @@ def permutation(indices: Indices, n: int, key: Key, *, inverse: bool = False) ->
     shape = np.broadcast_shapes(given.shape, key.low.shape)
     words = WIDE if length > NARROW_END else NARROW
     cells, keys = lifted(given.astype(words.word)), _joined_key(of_length(key, length), words)
-    if length > INSERTED:
+    if length > INSERTED and namespace is np and key.low.size == 1:
+        moved = _turned_in_place(cells, _grid(length), keys, inverse=inverse)
+    elif length > INSERTED:
         moved = _turned(cells, _grid(length), keys, namespace, inverse=inverse)
     else:
         moved = _inserted(cells, length, keys, namespace, inverse=inverse)
@@ -281,6 +283,49 @@ def _turned(
             # shorter lengths take more turns
             moved = here if moved is None else namespace.where(grid.sizes <= most, here, moved)
     return moved
+
+
+def _turned_in_place(cells: Any, grid: _Grid, keys: tuple[Any, Any], *, inverse: bool) -> Any:
+    """What `_turned` makes of cells under one key, over which it writes, in 0.6 to 0.8 of its time.
+
+    No call of NumPy needs new memory, and lone numbers are arrays without axes, which it takes in
+    half the time. There is no branch for a last row that is full, as the results are the same.
+    """
+    words, row, column = grid.words, cells >> grid.column_bits, cells
+    column &= grid.last_column
+    to, spare = np.empty_like(cells), np.empty_like(cells)
+    top, to_columns, to_rows = (
+        np.asarray(words.bits - bits) for bits in (words.word(1), grid.column_bits, grid.row_bits)
+    )
+    first, shift, second = map(np.asarray, (words.first, words.shift, words.second))
+    column_bits, row_bits, last_column, rows, left = map(np.asarray, grid[-5:])
+    added = [each.reshape(1) + words.tweaks for each in keys]
+    other = [each.reshape(()) for each in keys]
+    turns = range(max(grid.turns))
+    for turn in reversed(turns) if inverse else turns:
+        of_rows = turn % 2
+        np.add(row if of_rows else column, added[1 - of_rows][turn, ...], out=to)
+        to *= first
+        to ^= np.right_shift(to, shift, out=spare)
+        to ^= other[of_rows]
+        to *= second
+        if of_rows:
+            to &= np.subtract(row, rows, out=spare)  # upper bits: zeros in the last row, else ones
+            to >>= to_columns
+            column += np.negative(to, out=to) if inverse else to
+            column &= last_column
+            continue
+        to >>= row_bits
+        height = np.subtract(column, left, out=spare)
+        height >>= top
+        height += rows
+        to *= height
+        to >>= to_rows
+        row += np.subtract(height, to, out=to) if inverse else to
+        np.minimum(row, np.subtract(row, height, out=to), out=row)
+    row <<= column_bits
+    row += column
+    return row
 
 
 def _turn_of_rows(turn: int, row: Any, grid: _Grid, keys: tuple[Any, Any]) -> Any:
