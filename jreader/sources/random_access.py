@@ -29,6 +29,7 @@ from jreader.sources.columns import Table
 from jreader.sources.file_checks import check_map
 
 _ARRAYS = frozenset({np.ndarray})
+_SIDE_BY_SIDE = frozenset({tuple, dict})
 
 
 def _checked_data(_call: str, data: Any) -> Any:
@@ -160,8 +161,7 @@ class _Items(Column):
     def gather(self, rows: Array) -> Any:
         """Returns the rows stacked if `data` is batched, and a list of samples otherwise."""
         if self.batched:
-            samples = self._samples(rows)
-            return samples.columns if isinstance(samples, Columns) else samples
+            return self._gather_rows(rows)
         each = self.each(rows)
         if is_first_batch(self, len(rows)):
             each = watched(each, len(rows), "a batch of source", self.node.made_at)
@@ -183,13 +183,17 @@ class _Items(Column):
             return
         yield from super().each(rows)
 
-    def _samples(self, rows: Array) -> Sequence[Any]:
+    def _gather_rows(self, rows: Array) -> Any:
         try:
             given = self._getitem_rows(rows)
         except Exception as error:
             located(error, self.node)
             check_in_range(self, rows.tolist(), error)
             raise
+        parts = given.values() if type(given) is dict else given
+        arrays = type(given) in _SIDE_BY_SIDE and _ARRAYS.issuperset(map(type, parts))
+        if arrays and {part.shape[:1] for part in parts} == {rows.shape}:  # as most data give them
+            return given
         samples = _as_samples(given, self.data)
         if len(samples) != len(rows):
             raise ValueError(
@@ -197,7 +201,7 @@ class _Items(Column):
                 f"once, and got {len(samples)}: data[rows] has to return one row for each "
                 f"index, in that order. Leave batched out where data takes only one index."
             )
-        return samples
+        return samples.columns if isinstance(samples, Columns) else samples
 
     def _getitem_rows(self, rows: Array) -> Any:
         """Returns `data[rows]`; from the first refusal of another order on, with rows sorted."""
@@ -234,10 +238,6 @@ def _as_samples(given: Any, data: Any) -> Sequence[Any]:
             f"arrays: a data set of Hugging Face gives them after "
             f'.with_format("numpy").'
         )
-    if type(given) in {tuple, dict}:  # known at a glance: most data give arrays side by side
-        row = given.values() if type(given) is dict else given
-        if _ARRAYS.issuperset(map(type, row)):
-            return Columns(given)
     seen: list[bool] = []
 
     def as_rows(column: Any) -> Any:

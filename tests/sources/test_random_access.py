@@ -44,6 +44,24 @@ def test_a_loader_takes_it_for_a_data_set(batched):
     assert [feed.tolist() for feed in loader] == [[81, 0], [9]]
 
 
+class Columnar(Squares):
+    """Gives columns, with as many rows as it is told, or with several numbers of them."""
+
+    def __init__(self, *lengths):
+        self.lengths = lengths
+
+    def __getitem__(self, rows):
+        return {f"x{length}": np.zeros(length) for length in self.lengths}
+
+
+@pytest.mark.parametrize("lengths", [(3,), (3, 3), (4, 3), ((), 4)])
+def test_columns_with_other_numbers_of_rows_than_asked_for_are_refused(lengths):
+    batches = jreader.batch(source(Columnar(4, 4), batched=True), 4)
+    assert len(next(iter(batches()))) == 4
+    with pytest.raises((TypeError, ValueError), match=r"one length|got 3: data"):
+        next(iter(jreader.batch(source(Columnar(*lengths), batched=True), 4)()))
+
+
 ROWS = np.array([7, 2, 2, 9, 0])
 
 
