@@ -13,11 +13,11 @@ begun by `working`, since a plan knows nothing of the loader above it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import NamedTuple
 
+from jreader.errors import assigned
 from jreader.tunables import Tunables
 
 KEPT = 256
@@ -127,14 +127,9 @@ def counters_of_pass() -> Counters | None:
     return _counters.get()
 
 
-@contextmanager
-def counting(counters: Counters) -> Iterator[None]:
+def counting(counters: Counters) -> AbstractContextManager[None]:
     """Has the ops that are begun inside the block count into `counters`."""
-    before = _counters.set(counters)
-    try:
-        yield
-    finally:
-        _counters.reset(before)
+    return assigned(_counters, counters)
 
 
 def working(op: str, function: str, made_at: str, by: str = "", workers: int = 1) -> Work:

@@ -21,17 +21,19 @@ import inspect
 import operator
 import os
 import warnings
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from numbers import Real
 from threading import TIMEOUT_MAX
 from types import FunctionType
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 
 from jreader.cores import usable_cores
+
+T = TypeVar("T")
 
 
 class ReaderError(Exception):
@@ -107,6 +109,21 @@ class noting:  # read as `with noting(note):`
         """Adds the note."""
         if isinstance(error, self.kinds):
             noted(error, self.note)
+
+
+@contextmanager
+def assigned(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Gives a context variable another value inside the block.
+
+    >>> with assigned(begun_at, "train.py:7"):
+    ...     begun_at.get()
+    'train.py:7'
+    """
+    before = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(before)
 
 
 begun_at: ContextVar[str] = ContextVar("begun_at", default="an unknown place:0")

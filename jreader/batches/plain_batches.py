@@ -333,10 +333,6 @@ class map_batches(Node[Sequence[Any]]):
         with errors.noting(note, errors.FeedMismatch):
             return stack(samples)
 
-    def length(self) -> int | None:
-        """The length of `reader`."""
-        return length(self.reader)
-
     def lookup(self) -> Callable[[int], Sequence[Any]] | None:
         """Applies `fn` to the batch that `reader` finds."""
         find = lookup_of(self.reader)

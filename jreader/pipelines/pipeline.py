@@ -33,7 +33,6 @@ from jreader.readers import (
     argument,
     described,
     indexed,
-    length,
     lookup_of,
     origin,
     set_fields,
@@ -125,10 +124,6 @@ class Pipeline(Node[T]):
     def start(self, at: Position) -> Pass[T]:
         """The position of `reader`."""
         return start(self.reader, at)
-
-    def length(self) -> int | None:
-        """That of `reader`."""
-        return length(self.reader)
 
     def plane(self) -> Plane | None:
         """That of `reader`."""

@@ -121,10 +121,9 @@ class Column:
         return list(self.each(rows))
 
     def each(self, rows: Array) -> Iterator[Any]:
-        """Those rows one by one, each made when it is asked for."""
+        """Those rows one by one; what cannot be made of one raises behind those before it."""
         for low in range(0, len(rows), self.at_once):
-            given = self.gather(rows[low : low + self.at_once])
-            yield from given if isinstance(given, list) else Columns(given)
+            yield from self.good_ones_first(rows[low : low + self.at_once])
 
     def good_ones_first(self, rows: Array) -> Iterable[Any]:
         """Those rows at once; if one of them raises, one by one, so that the error comes behind."""

@@ -79,12 +79,8 @@ def whole(*, default: Any = MISSING, least: int = 0, cursor: InCursor = "orderin
         least: The smallest number that is allowed.
         cursor: What it does to a run (`argument`).
     """
-    checked = {"convert": partial(_checked_number, least), "least": least}
+    checked = {"convert": partial(check_number, least=least), "least": least}
     return field(default=default, metadata={**checked, "cursor": cursor})
-
-
-def _checked_number(least: int, call: str, value: Any) -> int:
-    return check_number(call, value, least)
 
 
 def flag(*, default: Any = MISSING, cursor: InCursor = "ordering") -> Any:

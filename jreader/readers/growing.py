@@ -10,11 +10,12 @@ be written once more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
+from jreader.errors import assigned
 from jreader.readers.nodes import Reader, length, ops_of, plane_of, unread
 from jreader.readers.passes import Position
 from jreader.readers.rewriting import rewritten
@@ -28,17 +29,12 @@ IN_ORDER = "in order"
 _looks = ContextVar("looks", default=False)
 
 
-@contextmanager
-def only_looking() -> Iterator[None]:
+def only_looking() -> AbstractContextManager[None]:
     """Has nothing written inside the block, where plans that write first are streams.
 
     What an object keeps of such a plan is to be thrown away afterwards.
     """
-    before = _looks.set(True)
-    try:
-        yield
-    finally:
-        _looks.reset(before)
+    return assigned(_looks, value=True)
 
 
 def writes() -> bool:

@@ -18,7 +18,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from dataclasses import fields
 from enum import Enum
@@ -36,6 +36,7 @@ from typing import Any
 
 import numpy as np
 
+from jreader.errors import assigned
 from jreader.readers.bytecode import attributes_read, globals_read, instructions, names_in
 from jreader.readers.excerpts import SAMPLED, some_bytes, some_rows, some_text, spread
 from jreader.readers.hidden_state import hidden_state
@@ -343,16 +344,11 @@ def _module_in_cursors(named: type | FunctionType) -> str:
 _script = ContextVar("script", default="__main__")
 
 
-@contextmanager
-def script_as_imported() -> Iterator[None]:
+def script_as_imported() -> AbstractContextManager[None]:
     """Hashes functions of the script that runs as if it were imported, inside the block."""
     main: Any = sys.modules["__main__"]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-    before = _script.set(spec.name if spec else Path(file).stem if file else "__main__")
-    try:
-        yield
-    finally:
-        _script.reset(before)
+    return assigned(_script, spec.name if spec else Path(file).stem if file else "__main__")
 
 
 def _bound(cell: Any) -> bool:

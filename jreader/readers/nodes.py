@@ -112,8 +112,11 @@ class Node(Generic[T]):
         raise NotImplementedError(f"{type(self).__name__} must define start(self, at)")
 
     def length(self) -> int | None:
-        """The number of samples of a pass; None if it is not known or has no end."""
-        return None
+        """The number of samples of a pass; None if it is not known or has no end.
+
+        An op that hands on all samples of its `reader`, or makes one of each, has as many as that.
+        """
+        return length(vars(self)["reader"]) if self.from_reader in ("all", "each") else None
 
     def may_be_endless(self) -> bool | Callable[[list[bool]], bool]:
         """Whether a pass may never end; or a function that tells it, if told it of its readers."""

@@ -9,14 +9,14 @@ import inspect
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from itertools import chain, repeat
 from types import FrameType, FunctionType, GeneratorType
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
-from jreader.errors import ReaderError
+from jreader.errors import ReaderError, assigned
 from jreader.readers.messages import described
 from jreader.readers.protected import is_fixed, protected
 from jreader.readers.streams_with_state import is_declared_stream, of_pass
@@ -121,14 +121,9 @@ def _at_least_one(source: Iterator[T], again: ReaderError) -> Iterator[T]:
 _epoch: ContextVar[int | None] = ContextVar("epoch", default=None)
 
 
-@contextmanager
-def in_epoch(epoch: int) -> Iterator[None]:
+def in_epoch(epoch: int) -> AbstractContextManager[None]:
     """Tells plain functions that are called inside the block which epoch it is."""
-    before = _epoch.set(epoch)
-    try:
-        yield
-    finally:
-        _epoch.reset(before)
+    return assigned(_epoch, epoch)
 
 
 def note_epoch(source: object, epoch: int) -> None:

@@ -150,11 +150,6 @@ class GatheredAhead(Column):
                 return given.result()
         return self.column.gather(rows)
 
-    def each(self, rows: Array) -> Iterator[Any]:
-        """Those rows one by one; an error comes after the good ones."""
-        for low in range(0, len(rows), self.at_once):
-            yield from self.good_ones_first(rows[low : low + self.at_once])
-
     def close(self) -> None:
         """Asks for no more, and waits a moment for what is on its way."""
         asked = [given for _, given in self._asked]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from jreader.errors import NotResumable, warn
+from jreader.errors import NotResumable, assigned, warn
 from jreader.readers.growing import as_it_was
 from jreader.readers.lanes import in_turn
 from jreader.readers.located import located, located_errors
@@ -97,14 +97,11 @@ def in_batches(reader: Reader[T], size: int, at: Position) -> Pass[Sequence[T]] 
     return None if up is None else _watched(reader, up)
 
 
-@contextmanager
-def watching(watch: Callable[[Reader[Any], Pass[Any]], Pass[Any]]) -> Iterator[None]:
+def watching(
+    watch: Callable[[Reader[Any], Pass[Any]], Pass[Any]],
+) -> AbstractContextManager[None]:
     """Has each pass that is begun inside the block replaced by what `watch` makes of it."""
-    before = _watch.set(watch)
-    try:
-        yield
-    finally:
-        _watch.reset(before)
+    return assigned(_watch, watch)
 
 
 _watch: ContextVar[Callable[[Reader[Any], Pass[Any]], Pass[Any]] | None] = ContextVar(

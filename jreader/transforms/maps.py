@@ -341,13 +341,8 @@ class flat_map(Node[S]):
                         raise
                     before, done = up.position(), 0
 
-        dealt = deal()
-
-        def close() -> None:
-            dealt.close()  # here, where the pass was begun, and so what `fn` gave
-            up.close()
-
-        return Pass(dealt, lambda: (before, done), close)
+        dealt = deal()  # closed here, where the pass was begun, and so what `fn` gave
+        return Pass(dealt, lambda: (before, done), lambda: close((dealt, up)))
 
 
 def _nothing() -> None:
@@ -371,7 +366,7 @@ def positions(ups: list[Pass[Any]]) -> Position:
     return tuple(up.position() for up in ups)
 
 
-def close(ups: list[Pass[Any]]) -> None:
+def close(ups: Iterable[Generator[Any, None, None] | Pass[Any]]) -> None:
     """Closes several passes."""
     for up in ups:
         up.close()

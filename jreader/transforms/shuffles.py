@@ -190,10 +190,6 @@ class shuffle(Node[T], Lanes):
             f"length, as jreader.arrays(...) has."
         )
 
-    def length(self) -> int | None:
-        """The length of `reader`."""
-        return length(self.reader)
-
     def in_line(self) -> str:
         """Where blocks begin, if it deals blocks."""
         starts = None if self.blocks is None else _blocks_of(self.reader)

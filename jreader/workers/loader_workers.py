@@ -162,10 +162,6 @@ class fetch_batches(Node[T]):
             seed_global_generators(seed_bytes(self.global_seed, self.epoch))
         self._function(0).begin()
 
-    def length(self) -> int | None:
-        """That of `reader`."""
-        return length(self.reader)
-
     def written(self, *but: object) -> Iterator[str]:
         """Without the task, which repeats the arguments."""
         return super().written(*but, self.sent)

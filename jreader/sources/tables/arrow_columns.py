@@ -12,7 +12,7 @@ error that names its column and row, unless the user says what stands for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -272,11 +272,6 @@ class ArrowObjects(Column):
             return list(merged(taken, len(rows)))
         pairs = zip(which.tolist(), local.tolist(), strict=True)
         return [self.chunks[chunk].one(row) for chunk, row in pairs]
-
-    def each(self, rows: Array) -> Iterator[Any]:
-        """These rows one by one; an error comes after the good ones."""
-        for low in range(0, len(rows), self.at_once):
-            yield from self.good_ones_first(rows[low : low + self.at_once])
 
 
 class Chunk:

@@ -7,7 +7,7 @@ epoch. So rows are numbers below 2**31, which a trace in 32 bits computes exactl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import prod
 from types import MappingProxyType
@@ -106,11 +106,6 @@ class PackedRows(Column):
         """The same rows, with padding in place of these documents, which are not read."""
         gone = self._documents.holding(documents).index
         return PackedRows(self._dealt, self._row, gone)
-
-    def each(self, rows: Array) -> Iterator[Any]:
-        """These rows one by one; what cannot be made of one raises behind those before it."""
-        for low in range(0, len(rows), self.at_once):
-            yield from self.good_ones_first(rows[low : low + self.at_once])
 
     def gather(self, rows: Array) -> dict[str, Array]:
         """These rows: for each field, and for segment ids and positions, an array [rows, size]."""

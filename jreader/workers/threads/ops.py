@@ -63,10 +63,6 @@ class buffered(Node[T]):
         limits = Limits(workers=1, window=self.size)
         return map_on_threads(self, partial(start, self.reader, at), itself, limits)
 
-    def length(self) -> int | None:
-        """That of `reader`."""
-        return length(self.reader)
-
     def lookup(self) -> Callable[[int], T] | None:
         """That of `reader`."""
         return lookup_of(self.reader)
