@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from jreader.loaders.multihost.board import Board
+from jreader.measuring.verdicts import WAITS
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ class Fleet:
     def __str__(self) -> str:
         """The slowest process, how long the others wait for it, and what to change there."""
         silent = f" No report(loader, fleet=True) from {self.silent}." if self.silent else ""
+        if self.waits < WAITS * self.step:
+            return (
+                f"The step limits all processes, not the data: none waits for data in more than "
+                f"{self.waits / self.step:.0%} of each step.{silent}"
+            )
         return (
             f"Process {self.process} (on {self.host}) is the slowest: the others wait for its data "
             f"in {self.waited:.0%} of each step. What limits there is {self.limit}.{silent}"

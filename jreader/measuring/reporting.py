@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass, field, replace
+from math import inf
 from socket import gethostname
 from typing import Any
 
@@ -195,7 +196,9 @@ def report(
         )
     many = check_number("feeds of jreader.report(loader)", feeds, 1)
     longest = check_seconds("seconds of jreader.report(loader)", seconds)
-    patience = 10.0 if fleet is True else check_seconds("fleet of jreader.report", fleet or 0)
+    patience = 10.0 if fleet is True else fleet
+    if patience:  # what is over all limits comes back as 0
+        patience = check_seconds("fleet of jreader.report", patience) or inf
     stats = loader.stats()
     if len(stats.steps_ns) < _LEAST - 1:
         raise ValueError(

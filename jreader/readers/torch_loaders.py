@@ -16,6 +16,7 @@ from jreader.readers.messages import Refusal, described
 from jreader.readers.passes import counted
 from jreader.readers.trees import Columns, branches, copied, joined, map_tree
 
+_LOADERS = {"DataLoader": "torch", "Loader": "torchdata"}  # whose subclasses others have
 _SHUFFLED = (
     "{} shuffles by a generator of torch, which deals another order each time, so that no place in "
     "this one can be found again: to resume within an epoch, make it a StatefulDataLoader of "
@@ -24,15 +25,15 @@ _SHUFFLED = (
 
 
 def is_torch_loader(data: object) -> bool:
-    """Whether data are a loader: one of torch, or an iterable that tells and takes its state.
+    """Whether data are a loader of torch or torchdata, or of a class that is made of one.
 
-    It is known by its attributes: to ask for a class of torch would import it.
+    It is known by the names of its classes: to ask for a class of torch would import it.
 
     >>> is_torch_loader([1, 2])
     False
     """
-    tells = hasattr(data, "state_dict") and hasattr(data, "load_state_dict")
-    return hasattr(data, "__iter__") and (tells or hasattr(data, "collate_fn"))
+    kinds = type(data).__mro__
+    return any(_LOADERS.get(kind.__name__) == kind.__module__.partition(".")[0] for kind in kinds)
 
 
 def of_loader(

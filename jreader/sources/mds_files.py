@@ -19,6 +19,7 @@ import numpy as np
 from jreader.readers import argument, op
 from jreader.readers.columns import Array
 from jreader.readers.credentials import masked
+from jreader.readers.hashing import text_hash
 from jreader.sources.file_checks import are_files, damaged, not_there, reading
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile
@@ -96,7 +97,7 @@ class mds(RecordFiles[Any]):
         self.keep(shards, names=columns, store=store)
 
     @cached_property
-    def _shards(self) -> dict[str, tuple[int, Any]]:
+    def _shards(self) -> dict[str, tuple[int, Any, str]]:
         """What the indices of their folders, or of folders above, say of the shards."""
         folders = {path[: path.rfind("/") + 1] for path in self.paths}
         indices = {*map(_index_of, folders)}
@@ -105,9 +106,13 @@ class mds(RecordFiles[Any]):
             raise damaged(min(unknown), f"a shard that the nearest {_INDEX} names", "it is not")
         return {path: known[path] for path in self.paths}
 
+    def layout(self) -> str:
+        """A hash of what the indices say of the shards, whose names are alike in all sets."""
+        return text_hash([said for _, _, said in self._shards.values()])
+
     def find(self, file: ByteFile) -> Array:
         """The bytes at which samples begin, and the size of the file."""
-        samples, _ = self._shards[file.path]
+        samples, *_ = self._shards[file.path]
         head = file.read(0, min(4 * samples + 8, file.size))
         table = np.frombuffer(head, "<u4", len(head) // 4).astype(np.int64)
         good = [len(table), *table[:1], *table[-1:]] == [samples + 2, samples, file.size]
@@ -118,7 +123,9 @@ class mds(RecordFiles[Any]):
     def parser(self) -> Parse[Any]:
         """Decodes the columns that are wanted."""
         shards = self._shards.items()
-        return partial(_parsed, {path: _decoders(path, of, self.names) for path, (_, of) in shards})
+        return partial(
+            _parsed, {path: _decoders(path, of, self.names) for path, (_, of, _) in shards}
+        )
 
     def opened(self) -> Records:
         """The samples, in blocks: the shards."""
@@ -141,26 +148,30 @@ def _index_of(folder: str) -> str:
     return above + _INDEX
 
 
-def _shards_of(index: str) -> dict[str, tuple[int, Any]]:
+def _shards_of(index: str) -> dict[str, tuple[int, Any, str]]:
     """What an index says of its shards, by the file of each.
 
     Raises:
         DamagedData: It is no such index.
     """
-    file, folder, found = open_file(index), index.removesuffix(_INDEX), dict[str, tuple[int, Any]]()
-    text = file.read(0, file.size)
+    file, folder = open_file(index), index.removesuffix(_INDEX)
+    text, found = file.read(0, file.size), dict[str, tuple[int, Any, str]]()
     with reading(index, _SHARDS):
         for shard in json.loads(text)["shards"]:
-            name, samples = shard["raw_data"]["basename"], len(range(shard["samples"]))
+            raw, kinds = shard["raw_data"], shard["column_encodings"]
+            name, samples = raw["basename"], len(range(shard["samples"]))
             is_inside = {"", ".", ".."}.isdisjoint(str.split(name, "/"))
             if shard["format"] != "mds" or not samples or not is_inside or folder + name in found:
                 raise ValueError(f"it has no MDS shard in {name!r}, or has it twice")
             if (packed := shard["zip_data"]) and are_files([folder + name]) == [False]:
                 said = f"{packed['basename']} is packed: unpack it to {name}, in its folder"
                 raise NotImplementedError(f"{masked(index)}: {said}.")
-            decoders = map(_decoder, shard["column_encodings"])
-            columns = zip(shard["column_names"], shard["column_sizes"], decoders, strict=True)
-            found[folder + name] = samples, {each[0]: each[1:] for each in columns}
+            columns = zip(
+                shard["column_names"], shard["column_sizes"], map(_decoder, kinds), strict=True
+            )
+            fields = {each[0]: each[1:] for each in columns}
+            said = text_hash(samples, raw.get("bytes"), raw.get("hashes"), [*fields], kinds)
+            found[folder + name] = samples, fields, said
     return found
 
 

@@ -59,7 +59,11 @@ class Batches(NamedTuple):
         return (order[low : low + SIZE] for low in range(0, COUNT, SIZE))
 
 
-class Loader:
+OF_TORCH = type("DataLoader", (), {"__module__": "torch.utils.data.dataloader"})
+OF_TORCHDATA = type("Loader", (), {"__module__": "torchdata.nodes.loader"})
+
+
+class Loader(OF_TORCH):
     """A loader with the attributes of torch's."""
 
     collate_fn = dataset = None
@@ -77,7 +81,7 @@ class Shuffled(Sampler):
     generator = None
 
 
-class Stateful:
+class Stateful(OF_TORCHDATA):
     """A loader that tells and takes its state, which is in no other place; it has no batches."""
 
     def __init__(self):
@@ -115,6 +119,24 @@ def test_what_a_loader_yields_in_a_list_gets_names():
     assert ids(Pipeline(Loader).load(["x", "y"], last="keep")) == ids(
         DataLoader.from_generator(["x", "y"]).set_batch_generator(Loader)
     )
+
+
+def test_a_stream_of_a_users_own_that_has_a_state_keeps_its_lists():
+    class Stream:
+        collate_fn = None
+
+        def __iter__(self):
+            return iter([[1, 2], [3, 4]])
+
+        def state_dict(self):
+            raise AssertionError
+
+        load_state_dict = state_dict
+
+    assert list(Pipeline(Stream)) == [[1, 2], [3, 4]]
+    first = start(Stream)
+    assert next(first.items) == [1, 2]
+    assert list(start(Stream, first.position()).items) == [[3, 4]]
 
 
 def test_two_fields_of_one_shape_are_no_two_samples():

@@ -18,7 +18,7 @@ from seen import canonical
 from widths import examples
 
 import jreader
-from jreader import DamagedData, Pipeline, Store, mds
+from jreader import DamagedData, NotResumable, Pipeline, Store, mds
 from jreader.readers import start
 
 TEXTS = [{"n": n, "text": f"sample {n}"} for n in range(11)]
@@ -306,6 +306,19 @@ def test_a_sample_of_more_bytes_than_its_columns_have_is_an_error(tmp_path):
     path.write_bytes(path.read_bytes().replace(b"\4\0\0\0four", b"\3\0\0\0four"))
     with pytest.raises(DamagedData, match=r"shard\.00000\.mds, at byte .*its columns end at"):
         list(mds(folder)())
+
+
+def test_a_cursor_is_refused_by_another_set_of_the_same_names_and_sizes(folder):
+    def loader():
+        return Pipeline(mds(folder, columns="n")).shuffle(seed=3).batch(2).load()
+
+    feeds = loader().steps()
+    next(feeds)
+    other = [{**sample, "n": -sample["n"]} for sample in TEXTS]
+    loader().steps(at=feeds.cursor)
+    write_mds(folder, COLUMNS, other, hashes=["md5", "sha1"])
+    with pytest.raises(NotResumable, match="mds"):
+        loader().steps(at=feeds.cursor)
 
 
 def test_a_pass_goes_on_where_it_was(folder):

@@ -33,6 +33,7 @@ from jreader.readers.hashing import text_hash
 _KEPT = 16  # passes whose words are left to those that are slower
 GROUP = 64  # feeds of which messages are deleted at once
 _LONG = 60.0  # seconds that the store may take
+_FURTHEST = 1 << 31  # milliseconds; a time that is further off overflows there
 _PATIENCE = 10.0  # seconds that a process that has failed waits for the others
 _NUMBERS: defaultdict[str, Iterator[int]] = defaultdict(count)
 _GONE, _AT = "jreader/gone/", "jreader/at/"
@@ -164,7 +165,7 @@ class Board:
 
     def awaited(self, subject: object, seconds: float) -> Any | None:
         """The value for all processes, as soon as there is one; None if that takes longer."""
-        limit = max(round(1000 * seconds), 1)
+        limit = round(min(max(1000 * seconds, 1), _FURTHEST))
         try:
             text = self._store.blocking_key_value_get(f"{self._name}/{subject}", limit)
         except jax.errors.JaxRuntimeError as error:
