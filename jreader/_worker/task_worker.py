@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -35,17 +35,11 @@ from jreader.readers import Position
 _GRACE = 1.0  # seconds to clean up once the parent is gone
 _GONE = getattr(select, "POLLRDHUP", 0)  # POLLHUP is reported unasked
 
-FunctionMessage: TypeAlias = tuple[Literal["function"], int, list[Any], int]
-"""Its number, its pickle and arrays, and the bytes of shared memory sent along (0: none).
-
-Pickle and arrays are a `bytearray` each, or where they lie in that memory: (first, bytes).
-"""
-
-TaskMessage: TypeAlias = tuple[Literal["task"], int, bytes, tuple[int, ...], tuple[int, ...]]
-"""The number of the function, arguments; blocks given back; functions to forget."""
-
-TakenMessage: TypeAlias = tuple[Literal["taken"], int, tuple[int, ...]]
-"""How many more samples of a task that reads were handed over; blocks given back."""
+# What a worker is sent is one of these tuples:
+# "function", its number, its pickle and arrays (a `bytearray` each, or where they lie in shared
+#     memory: (first, bytes)), and the bytes of that memory sent along (0: none)
+# "task", the number of the function, arguments, blocks given back, functions to forget
+# "taken", how many more samples of a task that reads were handed over, blocks given back
 
 
 class Answer(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from threading import get_ident
 from typing import Any, Self
 
@@ -28,7 +28,7 @@ _records = TraceAnnotation.is_enabled
 profiler.annotation = TraceAnnotation
 
 
-class FeedIterator(Iterator[Feed]):
+class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"]):
     """An iterator of feeds, which knows its position between any two of them.
 
     It stops its thread when it is exhausted, closed or garbage-collected, and at the end of a
@@ -361,10 +361,6 @@ class FeedIterator(Iterator[Feed]):
         if self._pass:
             here, self._pass = self._pass, None
             here.close()
-
-    def __enter__(self) -> Self:
-        """Returns the iterator; the end of the block closes it."""
-        return self
 
     def __exit__(self, *_error: object) -> None:
         """Closes it, also after an error."""

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from jreader.cores import usable_cores
 from jreader.measuring.probing import Measured
 
-_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _READY = 32  # feeds: their memory is small beside a model's
 _MOST = 32  # threads of a function that waits
 _SLOWER = 1.5  # times slower in processes: its samples are large
@@ -100,7 +99,7 @@ def _of_map(limit: Measured, goal: float, step: float) -> Advice:
     argument = kind
     if limit.op == "xmap_readers":
         argument, kind = "process_num", "threads"  # as Paddle has it
-    asked = _more(wanted - has, kind, begun=has > 0)
+    asked = f"{wanted - has} {'more ' * (has > 0)}{kind}"
     return Advice(f"{asked} would be enough, {why}: `{argument}={wanted}`", {argument: wanted})
 
 
@@ -115,16 +114,6 @@ def _workers_wanted(limit: Measured, goal: float, step: float) -> int:
     if limit.waits:
         return min(max(2, ceil(limit.alone / step)), _MOST)
     return min(max(2, ceil(limit.alone / goal)), max(usable_cores(), 2))
-
-
-def _more(many: int, what: str, *, begun: bool) -> str:
-    """As in "four more threads".
-
-    >>> _more(4, "threads", begun=True), _more(12, "processes", begun=False)
-    ('four more threads', '12 processes')
-    """
-    number = _NUMBERS[many] if many < len(_NUMBERS) else str(many)
-    return f"{number} more {what}" if begun else f"{number} {what}"
 
 
 def _of_enough(limit: Measured, wanted: int) -> Advice:

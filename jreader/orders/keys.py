@@ -114,11 +114,7 @@ def as_seed(seed: Any, call: str = "shuffle(reader)") -> int:
 
 def random_seed(*, default: int | None = None) -> Any:
     """A field of an op that takes a seed; None stands for one that each pass draws."""
-    return argument(_seed, default=default)
-
-
-def _seed(call: str, seed: Any) -> int:
-    return as_seed(seed, call)
+    return argument(lambda call, seed: as_seed(seed, call), default=default)
 
 
 @lru_cache(4096)

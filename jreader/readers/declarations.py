@@ -99,11 +99,7 @@ def flag(*, default: Any = MISSING, cursor: InCursor = "ordering") -> Any:
 
 def truth(*, default: Any = MISSING, cursor: InCursor = "ordering") -> Any:
     """A field of an op that takes anything that is true or false, as Paddle's flags do."""
-    return argument(_truth, default=default, cursor=cursor)
-
-
-def _truth(_call: str, value: object) -> bool:
-    return bool(value)
+    return argument(lambda _call, value: bool(value), default=default, cursor=cursor)
 
 
 def choice(*words: str, default: Any = MISSING, cursor: InCursor = "ordering") -> Any:

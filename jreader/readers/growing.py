@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
 from jreader.errors import assigned
-from jreader.readers.nodes import Reader, length, ops_of, plane_of, unread
+from jreader.readers.nodes import length, ops_of, plane_of, unread
 from jreader.readers.passes import Position
 from jreader.readers.rewriting import rewritten
 
@@ -58,7 +58,7 @@ def written_first(reader: R, *, known: bool = True) -> R:
     def first(node: Any) -> Any:
         if node.grows and node.from_reader == "some":  # how many are left is known of none
             return node.changed({"first": True, "reader": written_first(node.reader)})
-        asked = node.grows and (known or _is_unknown(node.reader))
+        asked = node.grows and (known or unread(node.reader) or length(node.reader) is None)
         return {"first": True} if asked else {}
 
     return _rewritten(reader, first) if grows(reader) else reader
@@ -91,10 +91,6 @@ def as_it_was(reader: R, at: Position) -> R:
 
 def _rewritten(reader: R, change: Callable[[Any], Any]) -> R:
     return cast("R", rewritten(cast("Any", reader), change, pinned=True))
-
-
-def _is_unknown(reader: Reader[Any]) -> bool:
-    return unread(reader) or length(reader) is None
 
 
 def _is_in_order(at: Position) -> bool:
