@@ -111,9 +111,10 @@ def _writing(feeds: Feeds) -> Callable[[Any], object]:
     """What writes the cursor that the feeds have now into a folder."""
     loading = feeds._loading  # noqa: SLF001  # which nobody else asks
     shared = loading is not None and loading.placement.spans
-    if shared and jax.process_index():  # the first one asks all others where their lanes are
-        return lambda _directory: None
+    # asked of all: where a cursor is refused to one process alone, orbax has the others wait for it
     text = json.dumps(feeds.cursor if isinstance(feeds, FeedIterator) else feeds.state_dict())
+    if shared and jax.process_index():
+        return lambda _directory: None
     name = _OF_ALL if shared or jax.process_count() == 1 else _own()
     return lambda directory: (directory / name).write_text(text)
 

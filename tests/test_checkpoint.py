@@ -229,10 +229,14 @@ def test_the_next_interface_of_orbax_keeps_a_cursor_as_it_is(tmp_path, feeds):
 
 ON_TWO = """
 import orbax.checkpoint as ocp
-from jreader import Pipeline, arrays, checkpoint
+from jreader import NotResumable, Pipeline, arrays, checkpoint
 
+def lane(number):
+    for row in range(100):
+        yield {"n": 1000 * number + row}
 rows = Pipeline(arrays(n=np.arange(40)))
 mesh = jax.make_mesh((many,), ("data",))
+lanes = Pipeline(range(8).__iter__).read(lane, lanes=4).batch(4).load(sharding=mesh).steps()
 shared = rows.shuffle(seed=1).batch(4).load(sharding=mesh).steps()
 own = rows.shard(many, me).shuffle(seed=me).batch(2).load().steps()
 state = jax.device_put(np.float32(7), jax.sharding.NamedSharding(mesh, jax.P()))
@@ -242,24 +246,41 @@ def numbers(feeds, count):
 
 numbers(shared, 13)
 numbers(own, 3)
+numbers(lanes, 5)
 with ocp.CheckpointManager(given) as manager:
     manager.save(13, args=ocp.args.Composite(
         state=ocp.args.StandardSave({"state": state}),
-        shared=checkpoint.Save(shared), own=checkpoint.Save(own)))
-    after = numbers(shared, 4), numbers(own, 4)
+        shared=checkpoint.Save(shared), own=checkpoint.Save(own), lanes=checkpoint.Save(lanes)))
+    after = numbers(shared, 4), numbers(own, 4), numbers(lanes, 4)
     manager.wait_until_finished()
     manager.restore(13, args=ocp.args.Composite(
-        shared=checkpoint.Restore(shared), own=checkpoint.Restore(own)))
-say([after, (numbers(shared, 4), numbers(own, 4))])
+        shared=checkpoint.Restore(shared), own=checkpoint.Restore(own),
+        lanes=checkpoint.Restore(lanes)))
+    again = numbers(shared, 4), numbers(own, 4), numbers(lanes, 4)
+lost = Pipeline(lambda: iter(range(99))).xmap(abs, 2, 4).batch(4).load(sharding=mesh).steps()
+next(lost)
+refused = ""
+try:
+    with ocp.CheckpointManager(given + "/refused") as manager:
+        manager.save(1, args=ocp.args.Composite(data=checkpoint.Save(lost)))
+        manager.wait_until_finished()
+except NotResumable as error:
+    refused = str(error)
+say([after, again, refused])
 """
 
 
 @pytest.mark.slow
 def test_two_processes_save_one_cursor_of_shared_feeds_and_one_each_of_their_own(tmp_path):
     every = processes(ON_TWO, 2, given=str(tmp_path))
-    assert all(later == again for later, again in every)
+    assert all(later == again for later, again, _ in every)
+    assert all("no place in that order can be found again" in refused for *_, refused in every)
     assert every[0][0][1] != every[1][0][1]
-    files = {"shared": ["metadata"], "own": ["process_0-of-2.json", "process_1-of-2.json"]}
+    files = {
+        "shared": ["metadata"],
+        "lanes": ["metadata"],
+        "own": ["process_0-of-2.json", "process_1-of-2.json"],
+    }
     for item, names in files.items():
         there = {each.name for each in (tmp_path / "13" / item).iterdir()}
         assert sorted(there - {"commit_success.txt"}) == names  # which newer releases add
