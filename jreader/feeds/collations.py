@@ -111,11 +111,7 @@ class Collation:
         whole = self.batched and self.collate_fn is None and self.feed_list is None
         if not whole or get_worker_info() is None or not indices or gathers(self.dataset):
             return None, fetch(self.dataset, indices)
-        return map_and_stack(
-            partial(fetch_one, self.dataset),
-            indices,
-            texts_or_column,
-        )
+        return map_and_stack(partial(fetch_one, self.dataset), indices, texts_or_column)
 
     def _collated(self, samples: Sequence[Any], asked: Any) -> Any:
         if self.collate_fn:

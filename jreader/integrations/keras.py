@@ -53,9 +53,11 @@ class KerasFeeds:
         super().__init__()  # that of PyDataset
         self._loader, self._names, self._masked = loader, names, loading.masked
         self.steps = check_number("for_keras() of the len(loader)", len(loader), 1)
-        if loading.axes > 1:
+        if loading.axes > 1 or loading.placement.spans:
             raise ValueError(
                 "for_keras() needs feeds of [B, ...]: load without pmap=, places=[...] and chunk(k)"
+                "; where several processes train, as .shard(jax.process_count(), "
+                "jax.process_index()).batch(n).load(sharding='host'), n rows for each of them."
             )
         first = loader.next_epoch if epoch is None else check_number("for_keras(epoch)", epoch)
         position = EpochPosition.of(at or beginning(first))

@@ -8,7 +8,7 @@ from copy import copy
 from functools import partial
 from typing import Any
 
-from jreader.readers.torch_loaders import of_loader
+from jreader.readers.torch_loaders import of_loader, tell_epoch
 
 _MODULE = "datasets.iterable_dataset"  # of Hugging Face
 
@@ -33,18 +33,13 @@ def of_pass(stream: Any, epoch: int | None, state: str) -> tuple[Any, Callable[[
     if not is_declared_stream(stream):
         return of_loader(stream, epoch, state)
     if type(stream).__module__ != _MODULE or not _is_exact(stream):
-        _set_epoch(stream, epoch)
+        tell_epoch(epoch, stream)
         return stream, None
     own, begin = _with_own_state(stream), json.loads(state) if state else {}
-    _set_epoch(own, begin.get("epoch", epoch))
+    tell_epoch(begin.get("epoch", epoch), own)
     if begin:
         own.load_state_dict(begin)
     return own, lambda: json.dumps(own.state_dict())
-
-
-def _set_epoch(stream: Any, epoch: int | None) -> None:
-    if epoch is not None and callable(getattr(stream, "set_epoch", None)):
-        stream.set_epoch(epoch)
 
 
 def is_declared_stream(data: object) -> bool:

@@ -62,11 +62,7 @@ def _token_shard(form: str, kind: Any, eos: int | None, paths: Sequence[Path]) -
             if wrong.size:
                 number = first + int(offsets[1:].searchsorted(wrong[0], "right"))
                 token, wide = int(found[wrong[0]]), np.iinfo(_WIDE[form])
-                how = (
-                    f"type dtype={str(wide.dtype)!r}"
-                    if wide.min <= token <= wide.max
-                    else "mend it"
-                )
+                how = f"type dtype='{wide.dtype}'" if wide.min <= token <= wide.max else "mend it"
                 said = f"it has the token {token}, which does not fit {kind}"
                 raise cannot_write(form, number, f"{said}: {how}.")
             values = found.astype(kind, copy=False)

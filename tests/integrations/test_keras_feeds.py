@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from itertools import chain, islice
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from keras_calls import fit, predict, validations
+from together import processes
 from widths import examples
 
 from jreader import Pipeline, arrays
@@ -372,3 +374,45 @@ class TestCallback:
     def test_steps_whose_gradients_are_accumulated_count(self):
         loader = rows_of().batch(4).load()
         assert [*chain(*self.resumed(3, 1, accumulated=2))] == stream(loader, 15)[6:]
+
+
+ON_SEVERAL = """
+import os
+from typing import Any, NamedTuple
+os.environ["KERAS_BACKEND"] = "jax"
+import keras
+from jreader import Pipeline, arrays
+
+class Pair(NamedTuple):
+    x: Any
+    y: Any
+
+x = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+plan = Pipeline(arrays(x=x, y=x.sum(1))).shuffle(seed=1)
+mesh = jax.make_mesh((jax.device_count(),), ("batch",))
+loader = plan.batch(16).load(sharding=mesh)
+total = jax.jit(lambda x: x.sum())
+made = [float(total(pair.x)) for pair in plan.batch(16).load(sharding=mesh, into=Pair)]
+assert made == [float(total(feed["x"])) for feed in loader]
+refused = ""
+try:
+    loader.for_keras("x", "y")
+except ValueError as error:
+    refused = str(error)
+keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))
+keras.utils.set_random_seed(0)
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+here = plan.shard(many, me).batch(16 // many).load(sharding="host").for_keras("x", "y")
+say([made, model.fit(here, epochs=2, verbose=0).history["loss"], refused])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("keras") is None, reason="Keras is not installed")
+def test_two_processes_train_as_one_does_and_make_classes_of_feeds():
+    one, *_ = processes(ON_SEVERAL, 1)
+    for sums, losses, refused in processes(ON_SEVERAL, 2):
+        np.testing.assert_allclose(sums, one[0], rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(losses, one[1], rtol=1e-5)
+        assert "where several processes train, as .shard(" in refused
