@@ -285,7 +285,10 @@ def check_function(call: str, value: object, of: str = "one sample") -> None:
     """
     if not callable(value):
         kind = type(value).__name__
-        raise TypeError(f"{call} needs a function of {of}, not the {kind} {value!r}.")
+        raise TypeError(
+            f"{call} needs a function of {of}, not the {kind} {value!r}"
+            + (": type the function itself, fn, not fn(...)." if value is None else ".")
+        )
     if is_async(value):
         raise TypeError(
             f"{call} needs a plain function, and {value!r} is async: it returns a coroutine, which "
@@ -316,18 +319,30 @@ arguments, not a list. Pass `lambda: samples`, or source(samples), which finds s
     >>> check_reader("Pipeline(reader)", np.zeros((2, 3)))
     Traceback (most recent call last):
     TypeError: Pipeline(reader) needs a reader, that is, a function to call without arguments, \
-not a ndarray. Type arrays(x), or arrays(x=x) for samples that are dicts.
+not an ndarray. Type arrays(x), or arrays(x=x) for samples that are dicts.
     """
+    kind = type(value).__name__
     if not callable(value):
         raise TypeError(
-            f"{call} needs a reader, that is, a function to call without arguments, not a "
-            f"{type(value).__name__}. {_reader_of(value)}"
+            f"{call} needs a reader, that is, a function to call without arguments, not "
+            f"{'an' if kind[0] in 'aeion' else 'a'} {kind}. {_reader_of(value)}"
         )
     if is_async(value):
         raise TypeError(
             f"{call} needs a reader that can be iterated, and {value!r} is async. Write a plain "
             "generator function, which may call asyncio.run(...) for each sample or for several."
         )
+    if isinstance(value, FunctionType) and (lacking := _needed_by(value)):
+        raise TypeError(
+            f"{call} needs a function to call without arguments, and {value.__name__} has to be "
+            f"given {lacking}. Type lambda: {value.__name__}({lacking}), with your values."
+        )
+
+
+def _needed_by(function: FunctionType) -> str:
+    """The positional arguments without a default; far quicker than its signature."""
+    code, defaults = function.__code__, function.__defaults__ or ()
+    return ", ".join(code.co_varnames[: code.co_argcount - len(defaults)])
 
 
 def _reader_of(value: object) -> str:

@@ -35,6 +35,18 @@ def missing_method(kind: type, name: str) -> str:
     return f"{kind.__name__!r} object has no attribute {name!r}"
 
 
+def missing_in_loader(kind: type, name: str) -> str:
+    """What an error says of an attribute that a loader does not have.
+
+    >>> from jreader import DataLoader
+    >>> missing_in_loader(DataLoader, "shuffle")
+    "DataLoader has no 'shuffle': type .shuffle(...) before .load()."
+    """
+    if instead := known_words()["loader"].get(name):
+        return f"{kind.__name__} has no {name!r}: {_to_type(instead)}."
+    return f"{kind.__name__!r} object has no attribute {name!r}"
+
+
 def check_keywords(call: str, fn: Callable[..., Any], given: Collection[str]) -> None:
     """Raises TypeError if a function does not take a keyword, and says what to type instead.
 

@@ -105,7 +105,7 @@ none for step 0: type {0: 4, ...}.
         ValueError: A size is less than 1, or the first step is not 0.
     """
     if not isinstance(given, Mapping):
-        return check_number(call, given, 1)
+        return check_number(f"batch_size of {call}", given, 1)
     what, sizes = f"batch sizes {given!r} of {call}", dict[int, int]()
     for step, size in given.items():
         number = check_number(f"a step of the {what}", step)

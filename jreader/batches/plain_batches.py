@@ -65,8 +65,8 @@ class batch(Node[Sequence[T]]):
     >>> list(batch(lambda: "abcde", 2)())
     [['a', 'b'], ['c', 'd'], ['e']]
 
-    Over arrays, and whatever only moves their rows, no sample is touched: each column is gathered
-    once for each batch.
+    Over arrays, and over ops that only select or reorder their rows, it gathers each column once
+    per batch, and touches no single sample.
 
     >>> from jreader import arrays, shuffle
     >>> digits = arrays(np.arange(5))

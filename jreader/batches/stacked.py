@@ -204,10 +204,10 @@ def _as_dicts(values: Sequence[Any]) -> Sequence[Any]:
 
 
 def _mixed(values: Sequence[Any], name: str, odd: int) -> errors.FeedMismatch:
+    path = name.removeprefix("a sample")
     return errors.FeedMismatch(
-        f"samples of one batch need one structure, but in sample 0 {name} is "
-        f"{described(values[0])}, in sample {odd} {described(values[odd])}: map them to the same "
-        f"fields first"
+        f"samples of one batch need one structure, but sample 0{path} is {described(values[0])} "
+        f"and sample {odd}{path} is {described(values[odd])}: map them to the same fields first"
     )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Generic, Literal, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, overload
 
 import jax
 
-from jreader import errors
+from jreader import errors, hints
 from jreader.batches import batch, batching
 from jreader.devices import where_written
 from jreader.feeds import FeedList, Feeds
@@ -249,7 +249,7 @@ class DataLoader(Generic[Feed]):
             )
         options = Options(
             feed_list,
-            errors.check_number("from_generator(feed_list, capacity)", capacity),
+            errors.check_number("capacity of a loader", capacity),
             bool(use_double_buffer),
             bool(return_list),
             Remainder.checked(drop_last, last, steps_per_epoch),
@@ -1115,6 +1115,14 @@ class DataLoader(Generic[Feed]):
                 "an IterableDataset has none. Use one with a length, or give steps_per_epoch."
             )
         return known
+
+    if not TYPE_CHECKING:  # or every name would be one
+
+        def __getattr__(self, name: str) -> Any:
+            """Says where ops, a cursor and a step belong."""
+            if hasattr(type(self), name):  # a property, whose own error this is
+                object.__getattribute__(self, name)
+            raise AttributeError(hints.missing_in_loader(type(self), name), name=name, obj=self)
 
     def __enter__(self) -> Self:
         """Returns the loader; the end of the block closes its passes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -102,6 +102,11 @@ def part_sizes(call: str, lengths: Sequence[Any], n: int) -> list[int]:
         TypeError: A length is not a number.
         ValueError: The lengths do not sum to n, or the fractions to 1.
     """
+    if not isinstance(lengths, Iterable):
+        raise TypeError(
+            f"{call} needs a list of fractions, or of numbers of samples, not {lengths!r}: "
+            "type [0.8, 0.2]."
+        )
     if all(map(_is_whole, lengths)):
         return _whole_sizes(call, lengths, n)
     if not all(isinstance(each, (float, int, np.number)) for each in lengths):

@@ -98,20 +98,20 @@ class Adjustable(Node[T]):
 
 
 class Cursor(TypedDict):
-    """The place of a training run, as a small dict that JSON keeps exactly.
+    """The position of a training run: a small dict that survives JSON unchanged.
 
     Attributes:
-        epoch: The epoch that is running, or begins.
-        step: How many feeds were handed over, with the skipped ones.
-        samples: How many samples of the epoch lie before this place.
+        epoch: The current epoch; between two epochs, the next one.
+        step: The number of feeds that the loop has received, and of those that it skipped.
+        samples: The number of samples of the epoch before this position.
         position: The position of the source.
-        digest: A hash of the indices that were handed over, in their order, and of the plans that
-            they were of (`loaders/checkpoints/cursors.py`).
-        skipped: The steps that are left out, as [first, end, samples of a step].
+        digest: A hash of the indices that the loop has received, in order, and of their plans
+            (`loaders/checkpoints/cursors.py`).
+        skipped: The skipped steps, as [first, end, samples per step].
         plan: The fingerprint of the plan.
         format: The version of this dict.
         stream_version: The version of the random orders (`orders.STREAM_VERSION`).
-        check: A hash of the rest, so that a cursor that was changed is recognised (`sealed`).
+        check: A hash of the other fields, which detects a cursor that was edited (`sealed`).
     """
 
     epoch: int

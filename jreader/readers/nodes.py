@@ -104,7 +104,10 @@ class Node(Generic[T]):
         """The number of samples of a pass, if it is known."""
         known = self.length()
         if known is None:
-            raise TypeError(f"the length of {self!r} is not known before it is read")
+            raise TypeError(
+                f"the length of {self!r} is not known before it is read. To train for a number of "
+                "steps, type loader.steps(n); to count the samples, sum(1 for _ in pipeline)."
+            )
         return known
 
     def start(self, at: Position) -> Pass[T]:

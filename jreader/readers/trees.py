@@ -287,7 +287,8 @@ class Columns(Sequence[T], Generic[T]):
         if not arrays:
             raise ValueError(
                 f"columns need an array, and {columns!r} has none: a batch has as many samples as "
-                f"its arrays have rows"
+                "its arrays have rows, and None stands for a field that a sample lacks. Give one "
+                "field a number or an array in each sample, or leave these samples out: .filter(fn)"
             )
         if len(lengths) != 1:
             raise ValueError(

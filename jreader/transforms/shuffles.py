@@ -46,33 +46,33 @@ T = TypeVar("T")
 class shuffle(Node[T], Lanes):
     """The samples in random order, within windows of `buf_size` samples.
 
-    A window is read whole and handed over in random order before the next one is read: memory is
-    `buf_size` samples, and no sample leaves its window. The order depends on indices alone, not on
+    It reads a window, yields its samples in random order, and only then reads the next one: memory
+    is `buf_size` samples, and no sample leaves its window. The order depends on indices, not on
     samples (`orders.permutation`), so readers of equal length and equal seeds have equal orders:
     `compose(shuffle(images, seed=7), shuffle(labels, seed=7))` keeps the pairs.
 
     >>> list(shuffle(lambda: "abcdef", buf_size=3, seed=7)())
     ['a', 'c', 'b', 'e', 'd', 'f']
 
-    Files that are read in blocks (Parquet's row groups, say) would decode a block for nearly every
-    sample of a global order. `shuffle(reader, seed=7, blocks=64)` deals blocks in random order, and
-    samples in random order within each group of 64 of these blocks: each block is decoded once an
-    epoch, 64 and a few are in memory, and a position is still one number. That is the block shuffle
-    of Levanter (https://github.com/stanford-crfm/levanter). `chain`, `firstn` and `skip` may come
-    before it, and so may `map`, and `compose` with what lies in the same blocks, or in none: they
-    leave samples in their blocks.
+    Shuffling all samples of a file that is read in blocks (Parquet's row groups, say) would decode
+    a block for nearly every sample. `shuffle(reader, seed=7, blocks=64)` permutes the blocks, and
+    then the samples within each group of 64 blocks: it decodes each block once per epoch, keeps
+    little more than 64 in memory, and a position is still one number. This is the block shuffle of
+    Levanter (https://github.com/stanford-crfm/levanter). `chain`, `firstn`, `skip` and `map` may
+    come before it, since they leave samples in their blocks, and so may `compose` with readers that
+    have the same blocks, or none.
 
-    On several hosts, each would decode nearly every block. With `lanes=8`, the permuted blocks are
-    cut into eight equal parts, each of which supplies the same rows of every batch, as the lanes of
+    On several hosts, each host would decode nearly every block. `lanes=8` cuts the permuted blocks
+    into eight equal parts, each of which supplies the same rows of every batch, as the lanes of
     a stream do (`read`): lane k supplies rows k * B / 8 to (k + 1) * B / 8 of `batch(B)`. So a host
     decodes only the blocks of the rows that it feeds, and all hosts together decode each block
-    once. `lanes` belongs to the plan, not to the run: any number of hosts that divides it, one
-    included, reads the same sequence. `blocks` counts the blocks of all lanes, so the memory of a
-    single host does not depend on `lanes`, and each of `n` hosts holds an n-th of them.
+    once. `lanes` is part of the plan: any number of hosts that divides it, one included, reads the
+    same sequence. `blocks` counts the blocks of all lanes, so the memory of a single host does not
+    depend on `lanes`, and each of `n` hosts holds 1 / n of them.
 
     Cost: over an indexed reader, it computes each index: it needs no memory for a window of any
     size, and resuming is immediate. Over maps of an indexed reader, it does the same, and each map
-    is called for the samples that are handed over. Over a stream, it keeps one window of samples in
+    is called for the samples that it yields. Over a stream, it keeps one window of samples in
     memory, and resuming reads that window again.
 
     Args:

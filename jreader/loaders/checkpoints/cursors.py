@@ -150,7 +150,8 @@ def checked(cursor: Any) -> Cursor:
         seen = f" It lacks {sorted(lacks)}." if isinstance(cursor, dict) else ""
         raise ValueError(
             f"this is not a cursor: {cursor!r}.{seen} Give feeds.cursor, feeds.get_state() or "
-            "loader.state_dict() of an earlier run, unchanged; it may have been through JSON."
+            "loader.state_dict() of an earlier run, unchanged. If you saved it as "
+            "JSON, pass the dict: json.loads(text)."
         )
     _check_parts(cursor)
     try:

@@ -80,10 +80,10 @@ class pack(Node[dict[str, Any]]):
     which documents share a row, and the order of the rows, differ from epoch to epoch. Empty
     documents take no place.
 
-    A dict as `size` gives each field a length: a document lies in one row in all its fields, with
-    one number there. Each field has segment ids and positions of its own, as
-    `inputs_segment_ids`. Best-fit decreasing by the largest share of a row packs these, and rows
-    with `documents=n`; of documents, those of equal lengths change places from epoch to epoch.
+    A dict as `size` gives each field its own length: all fields of a document are in the same row,
+    with the same segment id. Each field has its own segment ids and positions, such as
+    `inputs_segment_ids`. These rows, and rows with `documents=n`, are packed best-fit decreasing, by
+    the largest share of a row; from epoch to epoch, documents of equal lengths change places.
 
     >>> from jreader import arrays
     >>> inputs = ragged([11, 12, 13, 21, 31, 32], [0, 3, 4, 6])
@@ -101,7 +101,7 @@ class pack(Node[dict[str, Any]]):
 
     MaxText calls the fields `inputs`, `inputs_segmentation` and `inputs_position`; Grain adds
     `_segment_ids` and `_positions` to the name of a field; flax takes segment ids for
-    `nn.make_attention_mask`. The guide (docs/text.md) makes a mask of them.
+    `nn.make_attention_mask`. The guide (docs/text.md) shows how to make a mask of them.
 
     Cost: where lengths are known, it computes the rows once, from the lengths alone, and resuming
     is immediate. Over a stream, it keeps `window` documents in memory, and resuming reads that
@@ -111,7 +111,7 @@ class pack(Node[dict[str, Any]]):
     Args:
         reader: Documents: arrays, or lists, of tokens; or dicts of such fields with one value (or
             one array) for each token, as tokens and their loss weights.
-        size: Tokens of a row; or a dict of the tokens of each field, which packs these fields.
+        size: The tokens per row; or a dict of the tokens per row of each field to pack.
         split: "never" keeps documents whole: best-fit decreasing over the histogram of lengths.
             "always" lays documents end to end, and cuts them where rows end; a piece counts as a
             document of its own.

@@ -126,7 +126,7 @@ class TestRefusals:
                 [(1, np.zeros(2)), (2, np.zeros(3))],
                 r"a sample\[1\] is ragged: sample 0 has shape \(2,\)",
             ),
-            ([(1, 2), (1, 2, 3)], "in sample 0 a sample is .1, 2., in sample 1 .1, 2, 3."),
+            ([(1, 2), (1, 2, 3)], "sample 0 is .1, 2. and sample 1 is .1, 2, 3."),
             ([{"x": 1}, {"x": 1, "y": 2}], "need one structure"),
             ([{"x": 1, "y": 2}, {"x": 1}], "need one structure"),
             ([[1, 2], [1]], "need one structure"),
