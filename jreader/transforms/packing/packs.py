@@ -82,7 +82,7 @@ class pack(Node[dict[str, Any]]):
 
     A dict as `size` gives each field its own length: all fields of a document are in the same row,
     with the same segment id. Each field has its own segment ids and positions, such as
-    `inputs_segment_ids`. These rows, and rows with `documents=n`, are packed best-fit decreasing, by
+    `inputs_segment_ids`. These rows, and rows with `documents=n`, are packed best-fit decreasing by
     the largest share of a row; from epoch to epoch, documents of equal lengths change places.
 
     >>> from jreader import arrays
