@@ -174,7 +174,7 @@ class TestOrder:
 
 class TestAttributes:
     def test_every_argument_is_one(self):
-        taken = set(inspect.signature(DataLoader).parameters) - {"elsewhere"}
+        taken = set(inspect.signature(DataLoader).parameters) - {"foreign"}
         loader = DataLoader(range(4), 2)
         assert {name for name in taken if hasattr(loader, name)} == taken
 
