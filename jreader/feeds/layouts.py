@@ -27,6 +27,7 @@ FeedList: TypeAlias = (
 )
 
 _kind_of_array = attrgetter("dtype", "shape")
+_ARRAY = frozenset({np.ndarray})
 _MOST = 256  # kinds of batches that are remembered at once
 
 _LIST = (
@@ -205,7 +206,34 @@ class Feeds:
         Raises:
             FeedMismatch: The arrays do not fit the feed_list, or differ in length.
         """
-        batch = batch.columns if isinstance(batch, Columns) else batch
+        arrays = _flat_arrays(batch)
+        if not arrays:
+            return self._from_tree(batch.columns if isinstance(batch, Columns) else batch)
+        form = tuple(batch) if type(batch) is dict else type(batch)
+        kind = (form, *map(_kind_of_array, arrays))
+        ways = self._known.get(kind)
+        if ways is None:
+            return self._from_first_arrays(batch, arrays, kind)
+        if not ways:
+            return batch
+        made = [
+            arrays[source] if dtype is None else cast(arrays[source], dtype, name)
+            for source, dtype, name in ways
+        ]
+        names = self.names
+        return dict(zip(names, made, strict=True)) if names else rebuilt(batch, iter(made))
+
+    def _from_first_arrays(self, batch: Any, arrays: list[Array], kind: Hashable) -> Any:
+        """The same of the first batch of a kind; remembers how it is made, likewise."""
+        feed, sources = self._from_tree(batch), arrays
+        if self._fields:
+            sources = [each for (each,) in self._picked([batch], "the batch", lists=True)]
+        ways = _ways(arrays, sources, leaves(feed), self.names or _branch_names(batch))
+        if ways is not None:
+            self._remember(kind, ways)
+        return feed
+
+    def _from_tree(self, batch: Any) -> Any:
         if self._fields:
             return self._fed(values for (values,) in self._picked([batch], "the batch", lists=True))
         self.check_none(batch)
@@ -450,6 +478,14 @@ def _kind(each: type) -> str:
     if is_dataclass(each):
         return "dataclass"
     return "dict" if issubclass(each, Mapping) else "bare"
+
+
+def _flat_arrays(batch: Any) -> list[Array]:
+    """The arrays of a tuple or a dict of nothing else; none of any other batch."""
+    if type(batch) not in {tuple, dict}:
+        return []
+    arrays = list(batch.values() if type(batch) is dict else batch)
+    return arrays if _ARRAY.issuperset(map(type, arrays)) else []
 
 
 def _branch_names(tree: Any) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from typing import Any
@@ -49,9 +49,14 @@ class Assembler:
             None  # the rows of a whole feed: another needs no look
         )
         self._plain_rows: int | None = None  # those of its batch, if its arrays are the feed
-        self._named = partial(loading.feeds.from_samples, lists=self._kind == "samples")
-        if loading.options.workers is not None:
-            self._named = partial(_received, loading.feeds)
+        feeds = loading.feeds
+        self._named: Callable[[Any], Any] = partial(
+            feeds.from_samples, lists=self._kind == "samples"
+        )
+        if self._kind == "arrays":
+            self._named = feeds.from_arrays
+        elif loading.options.workers is not None:
+            self._named = partial(_received, feeds)
 
     def feed(self, group: Any) -> Any | None:
         """The host feed of a batch, or of a list of them if it takes several; None: it is left out.
@@ -61,14 +66,16 @@ class Assembler:
             ShortEpoch: They are too few, and the loader has `last="error"` or `steps_per_epoch`.
         """
         rows = -1  # unlike any number of rows
-        if type(group) is Columns and group.made_of is None:
+        if self._kind == "arrays":
+            rows = _rows_of_first(group)
+        elif type(group) is Columns and group.made_of is None:
             rows = len(group.arrays[0])
         elif type(group) is list:
             rows = len(group)
         if rows == self._plain_rows:
             return self._named(group)
         batches = group if self._per_feed > 1 else [group]
-        if self._needs_own_rows and self._lacks_rows(batches):
+        if self._lacks_rows(batches):
             return self._left_out(0, self._size or 0)
         facts, arrays, sizes, samples = map(list, zip(*map(self._part, batches), strict=True))
         if self._whole_sizes == sizes == samples:
@@ -76,7 +83,7 @@ class Assembler:
         return self._feed_of_new_size(facts, arrays, sizes, samples)
 
     def _lacks_rows(self, batches: list[Columns[Any]]) -> bool:
-        return any(batch.stands_in for batch in batches)
+        return self._needs_own_rows and any(batch.stands_in for batch in batches)
 
     def _part(self, batch: Any) -> tuple[Columns[Any], Any, int, int]:
         """A batch as a part of a feed.
@@ -86,10 +93,10 @@ class Assembler:
             many rows and samples it has, on all processes.
         """
         facts = batch if type(batch) is Columns else _PLAIN
-        if self._kind == "arrays":
-            arrays = self.loading.feeds.from_arrays(batch)
-        elif self._kind == "collated":
+        if self._kind == "collated":
             arrays = self._collated(facts.columns)
+        elif self._kind == "arrays":
+            arrays = self._named(batch)
         else:
             samples = facts.columns if facts is batch and not facts.stacked else batch
             arrays = self._named(samples)
@@ -254,6 +261,13 @@ def _received(feeds: Feeds, batch: Any) -> Any:
 
 _PLAIN: Columns[Any] = Columns(Rows())
 """What is known of a batch that is a list, or arrays: nothing."""
+
+
+def _rows_of_first(batch: Any) -> int:
+    """How many rows the first array of a tuple or dict of arrays has; -1 if it is none."""
+    arrays = batch.values() if type(batch) is dict else batch if type(batch) is tuple else ()
+    first = next(iter(arrays), None)
+    return len(first) if type(first) is np.ndarray and first.ndim else -1
 
 
 def _rows(arrays: Any, facts: Columns[Any]) -> int:

@@ -124,7 +124,7 @@ class Loading:
     @cached_property
     def plain(self) -> bool:
         """Whether the named arrays of a full batch are a feed without further work."""
-        named = self.source.kind in ("samples", "sample lists") and not self.options.return_list
+        named = self.source.kind != "collated" and not self.options.return_list
         whole = self.share is None and not (self.masked or self.source.batching.sizes)
         return named and whole and self.axes == 1 and self.per_feed == 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -294,6 +295,44 @@ class TestRefusing:
     def test_a_mismatch_is_a_reader_error_and_a_value_error(self):
         assert issubclass(FeedMismatch, ReaderError)
         assert issubclass(FeedMismatch, ValueError)
+
+
+_KINDS = st.sampled_from(["i8", "f8", "f4", "u1", ">i4", "U1", "O"])
+_ROWS = st.tuples(*[st.sampled_from([2, 2, 3, 0])] * 2)
+_NUMBERS = st.tuples(*[st.sampled_from([1, 2**40])] * 2)
+_FORMS = st.sampled_from([tuple, list, lambda columns: dict(zip("ab", columns, strict=True))])
+
+
+@given(
+    st.tuples(_KINDS, _KINDS),
+    st.lists(st.tuples(_FORMS, _ROWS, _NUMBERS, st.integers(1, 2)), min_size=2, max_size=8),
+    st.sampled_from([None, ["a", "b"], {"x": 0}, {"x": "a", "y": "b"}, [data("a", [None], "f4")]]),
+)
+def test_a_batch_of_arrays_makes_the_feed_that_it_makes_as_the_first_one(kinds, given, fields):
+    """Whatever kinds came before: what is remembered of a kind changes no feed, and no error."""
+
+    def made(feeds, batch):
+        try:
+            feed = feeds.from_arrays(batch)
+        except ReaderError as error:
+            return str(error)
+        return [(type(feed), each.dtype, each.tolist()) for each in leaves(feed)]
+
+    feeds = Feeds(fields, without_x64)
+    for form, rows, numbers, axes in given:
+        columns = zip(rows, numbers, kinds, strict=True)
+        batch = form([np.full((n, 2)[:axes], each).astype(kind) for n, each, kind in columns])
+        assert made(feeds, batch) == made(Feeds(fields, without_x64), batch)
+
+
+def test_a_batch_of_arrays_of_a_kind_that_is_known_is_fed_without_a_look_at_each():
+    feeds = Feeds(["image", "label"], without_x64)
+
+    def batch():
+        return np.zeros((8, 4), np.float32), np.arange(8, dtype=np.int32)
+
+    first, second = (len(functions_called(partial(feeds.from_arrays, batch()))) for _ in range(2))
+    assert second < first / 4
 
 
 def test_feeding_rows_calls_no_function_for_each_of_them():
