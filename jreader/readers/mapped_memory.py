@@ -5,9 +5,9 @@ in order. Of a shuffled file of rows of 2 KB, that is 60 times as much as is ask
 
 And it reads one page after the other, as they are touched; those of a whole batch, asked for
 together, come 3 to 20 times as soon. Where they are in memory, asking takes half as long as the
-gather: so the first rows of a large batch show, by the pages that the kernel counts as waited for,
-whether to ask for the others. NumPy copies rows without the GIL, and one core does not fill the
-memory bus: two threads that copy half of a large batch each take half the time.
+gather: so the first rows of some large batches show, by the pages that the kernel counts as waited
+for, whether to ask for the others. NumPy copies rows without the GIL, and one core does not fill
+the memory bus: two threads that copy half of a large batch each take half the time.
 """
 
 from __future__ import annotations
@@ -122,27 +122,31 @@ def for_large_batches(take: Take, staged: Staging | None) -> tuple[Take, Staging
         take: Gathers rows; the method `take` of an array, if there is `staged`.
         staged: Makes the array that rows are taken into.
     """
-    large = staged is not None and staged.nbytes >= _LOOKED_AT
-    return (_LargeTake(take) if large else take), staged
+    if staged is None or staged.nbytes < _LOOKED_AT:
+        return take, staged
+    large = _LargeTake(take, splits=staged.nbytes >= _SPLIT and usable_cores() > 1)
+    return (large if large.mapped or large.splits else take), staged
 
 
 class _LargeTake:
     """The method `take` of an array whose rows lie whole in memory, one behind the other."""
 
-    def __init__(self, take: Any) -> None:
-        self._array, self._take = take.__self__, take
-        self._mapped = sys.platform == "linux" and _in_file(self._array)
-        self._splits = usable_cores() > 1
+    def __init__(self, take: Any, *, splits: bool) -> None:
+        self._array, self._take, self.splits = take.__self__, take, splits
+        self.mapped = sys.platform == "linux" and _in_file(self._array)
+        self._unlooked = 0
 
     def __call__(self, rows: Array, axis: int, out: Array, mode: Any) -> Array:
         """Takes the rows, which have to be in bounds, into `out`."""
         take = self._take
-        begin = self._begun(rows, axis, out, mode) if self._mapped else 0
+        begin = self._begun(rows, axis, out, mode) if self.mapped else 0
+        if not self.splits:
+            take(rows[begin:], axis, out[begin:], mode)
+            return out
         half = (begin + len(rows)) // 2
         rest = partial(take, rows[half:], axis, out[half:], mode)
         given: Future[Array] = Future()
-        if self._splits and out.nbytes >= _SPLIT:
-            _second_thread(os.getpid()).put((given, rest))
+        _second_thread(os.getpid()).put((given, rest))
         take(rows[begin:half], axis, out[begin:half], mode)
         if given.cancel():  # the other thread has not begun
             rest()
@@ -151,7 +155,13 @@ class _LargeTake:
         return out
 
     def _begun(self, rows: Array, axis: int, out: Array, mode: Any) -> int:
-        """Takes the first rows; if their pages had to be read, asks for those of all others."""
+        """Takes the first rows; if their pages had to be read, asks for those of all others.
+
+        Behind a batch that was in memory, it does not look at the next 15.
+        """
+        if self._unlooked:
+            self._unlooked -= 1
+            return 0
         begin, before = -(-len(rows) // _SHARE), _waits()
         self._take(rows[:begin], axis, out[:begin], mode)
         if _waits() > before:
@@ -160,6 +170,8 @@ class _LargeTake:
             pages = firsts - firsts % mmap.PAGESIZE
             for page, size in zip(pages.tolist(), (firsts + width - pages).tolist(), strict=True):
                 _madvise()(page, size, mmap.MADV_WILLNEED)
+        else:
+            self._unlooked = _SHARE - 1
         return begin
 
 
