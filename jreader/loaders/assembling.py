@@ -45,10 +45,8 @@ class Assembler:
         own = self._lanes and loading.share is not None
         self._needs_own_rows = own and not loading.pads  # else batches without any make no feed
         self._ended = False  # whether a short batch has come that has to be the last
-        self._whole_sizes: list[int] | None = (
-            None  # the rows of a whole feed: another needs no look
-        )
-        self._plain_rows: int | None = None  # those of its batch, if its arrays are the feed
+        self._whole_sizes: list[int] | None = None  # equal batches make a feed, unchecked
+        self._plain_rows: int | None = None  # a batch of so many rows is a feed as it is
         self._named = partial(loading.feeds.from_samples, lists=self._kind == "samples")
         if loading.options.workers is not None:
             self._named = partial(_received, loading.feeds)

@@ -33,12 +33,7 @@ from jreader.loaders.multihost.agreement import TIMEOUT
 from jreader.loaders.prefetching import finisher, first_item, spec_of
 from jreader.loaders.queries.asked_rows import AskedRows
 from jreader.loaders.queries.notebook_table import picture
-from jreader.loaders.queries.occurrences import (
-    EpochRange,
-    Occurrences,
-    checked_epochs,
-    occurrences_of,
-)
+from jreader.loaders.queries.occurrences import Epochs, Occurrences, checked_epochs, occurrences_of
 from jreader.loaders.queries.provenance import Samples, samples_of
 from jreader.loaders.queries.removal import loading_without
 from jreader.loaders.queries.shapes import shapes_of
@@ -817,7 +812,7 @@ class DataLoader(Generic[Feed]):
             self._loaded,
             Place(*self._run.place[0]),
             AskedRows(indices, source, field),
-            EpochRange(checked_epochs(epochs), *cursors),
+            Epochs(checked_epochs(epochs), *cursors),
         )
 
     def without(

@@ -96,11 +96,7 @@ class Report:
         for bar in (*stages, waits):
             mark = "  <- limits" if bar.marked else ""
             lines.append(f"{bar.title:{wide}}  {bar.value:10.3f}  {bar.note}{mark}".rstrip())
-        lines += [
-            f"The {queue.title} queue was empty {queue.empty:.0%} of the time."
-            for queue in self.stats.queues
-            if queue.depths
-        ]
+        lines += [f"{queue}.".capitalize() for queue in self.stats.queues if queue.depths]
         return "\n".join([*lines, *([self.note] if self.note else [])])
 
     __repr__ = __str__  # what a prompt shows

@@ -40,7 +40,7 @@ from jreader.sinks.tar_shards import tar_shards
 from jreader.sinks.token_shards import token_shards
 from jreader.sources.array_record_files import array_record
 from jreader.sources.file_checks import path_text
-from jreader.sources.remote_systems import is_remote
+from jreader.sources.remote import is_remote
 from jreader.sources.tables.arrow_columns import pyarrow
 from jreader.sources.transactions import entries, new_folder
 from jreader.transforms import firstn, map_readers

@@ -42,7 +42,7 @@ from jreader.sources.files.file_readers import files_named, written
 from jreader.sources.files.file_rows import npy_rows
 from jreader.sources.files.index_cache import in_threads
 from jreader.sources.files.stored_files import open_file
-from jreader.sources.remote_systems import is_remote
+from jreader.sources.remote import is_remote
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

@@ -29,13 +29,7 @@ from jreader.errors import DamagedData
 from jreader.readers import Node
 from jreader.readers.columns import Array, Column
 from jreader.readers.credentials import masked, name_in_cursor
-from jreader.sources.remote_systems import (
-    RemoteState,
-    forget,
-    is_remote,
-    remote_among,
-    remote_states,
-)
+from jreader.sources.remote import RemoteState, forget, is_remote, remote_among, remote_states
 
 T = TypeVar("T")
 UNPACKED_LIMIT = "JREADER_UNPACKED_LIMIT"
@@ -71,17 +65,10 @@ class States:
 
     def __init__(self, paths: Sequence[str]) -> None:
         """Looks at the files; those elsewhere, many at a time."""
-        remote, self.paths = remote_among(paths), paths
-        self.remote = (
-            dict(zip(remote, remote_states([paths[at] for at in remote]), strict=True))
-            if remote
-            else {}
-        )
-        here = (
-            ("" if at in self.remote else path for at, path in enumerate(paths))
-            if remote
-            else paths
-        )
+        some, self.paths = remote_among(paths), paths
+        states = remote_states([paths[at] for at in some]) if some else []
+        self.remote = dict(zip(some, states, strict=True))
+        here = ("" if n in self.remote else path for n, path in enumerate(paths)) if some else paths
         numbers = chain.from_iterable(map(_state_numbers, here))
         self._numbers = np.fromiter(numbers, np.int64, 3 * len(paths)).reshape(-1, 3)
 

@@ -22,7 +22,7 @@ from jreader.sources.file_checks import damaged, is_folder, not_there, path_text
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.file_readers import typed_arguments, typed_call
 from jreader.sources.files.stored_files import open_file, read_many
-from jreader.sources.remote_systems import forget, is_remote, remote_entries, remote_states
+from jreader.sources.remote import forget, is_remote, remote_entries, remote_states
 
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 _AT_ONCE = 64  # images elsewhere that are asked for together

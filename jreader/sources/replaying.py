@@ -354,28 +354,26 @@ class _Priorities:
     """
 
     def __init__(self) -> None:
-        self._row_priorities, self._block_sums, self._applied = np.zeros(0), np.zeros(0), (0, 0, 0)
+        self._by_row, self._sums, self._applied = np.zeros(0), np.zeros(0), (0, 0, 0)
 
     def follow(self, first: int, held: int, changed: int, changes: _Table) -> None:
         """Goes to the priorities of rows `first` to `held`, after so many changes."""
         if held < self._applied[1] or changed < self._applied[2]:
-            self._row_priorities, self._block_sums, self._applied = (
+            self._by_row, self._sums, self._applied = (
                 np.zeros(0),
                 np.zeros(0),
                 (0, 0, 0),
             )
         left, here, done = self._applied
-        if held > len(self._row_priorities):
-            self._block_sums.resize(2 * held // _BLOCK + 1, refcheck=False)
-            self._row_priorities.resize(len(self._block_sums) * _BLOCK, refcheck=False)
+        if held > len(self._by_row):
+            self._sums.resize(2 * held // _BLOCK + 1, refcheck=False)
+            self._by_row.resize(len(self._sums) * _BLOCK, refcheck=False)
         _, rows, values = (array[done:changed] for array in changes.arrays)
         every = np.concatenate([np.arange(here, held), rows, np.arange(left, first)])
-        self._row_priorities[every] = np.concatenate(
-            [np.ones(held - here), values, np.zeros(first - left)]
-        )
-        self._row_priorities[rows[rows < first]] = 0
+        self._by_row[every] = np.concatenate([np.ones(held - here), values, np.zeros(first - left)])
+        self._by_row[rows[rows < first]] = 0
         blocks = every // _BLOCK
-        self._block_sums[blocks] = self._row_priorities.reshape(-1, _BLOCK)[blocks].sum(1)
+        self._sums[blocks] = self._by_row.reshape(-1, _BLOCK)[blocks].sum(1)
         self._applied = first, held, changed
 
     def find(self, places: Array) -> Array:
@@ -384,12 +382,12 @@ class _Priorities:
         Raises:
             ReaderError: All priorities are 0.
         """
-        ends = self._block_sums.cumsum()
+        ends = self._sums.cumsum()
         if not ends[-1]:
             raise ReaderError("all priorities of replay are 0: set one above 0.")
         left = places * ends[-1]
         block = ends.searchsorted(left, "right")
-        left = np.maximum(left - (ends[block] - self._block_sums[block]), 0)
-        ends = self._row_priorities.reshape(-1, _BLOCK)[block].cumsum(1)
+        left = np.maximum(left - (ends[block] - self._sums[block]), 0)
+        ends = self._by_row.reshape(-1, _BLOCK)[block].cumsum(1)
         left = np.minimum(left, np.nextafter(ends[:, -1], 0))  # these sums are rounded otherwise
         return np.asarray(block * _BLOCK + (ends <= left[:, None]).sum(1))

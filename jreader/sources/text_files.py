@@ -23,7 +23,7 @@ from jreader.sources.files.block_store import Store, checked_block, checked_stor
 from jreader.sources.files.byte_ranges import FileObject
 from jreader.sources.files.file_parts import FilePart, Which
 from jreader.sources.files.file_readers import FileReader, Paths
-from jreader.sources.remote_systems import is_remote
+from jreader.sources.remote import is_remote
 
 T = TypeVar("T")
 

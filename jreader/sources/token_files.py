@@ -42,7 +42,7 @@ from jreader.sources.files.magic_numbers import both_ends_read, foreign_format
 from jreader.sources.files.set_indices import MANY, SetIndex
 from jreader.sources.files.stored_files import open_file
 from jreader.sources.lazy_maps import LazyMap, ResidentBytes
-from jreader.sources.remote_systems import is_remote
+from jreader.sources.remote import is_remote
 
 LLMC = {20240520: (1, "uint16"), 20240801: (7, "uint32")}  # magic number: version, dtype
 LLMC_HEAD = 1024  # bytes

@@ -28,14 +28,7 @@ from jreader.readers import Node, Pass
 from jreader.workers.ahead import Crew, DrawnChunk
 from jreader.workers.clusters import ClusterWatch, dask_workers
 from jreader.workers.limits import Limits
-from jreader.workers.map_tasks import (
-    UNKNOWN,
-    Failure,
-    MapTask,
-    TaskInput,
-    TaskResult,
-    UnknownFunction,
-)
+from jreader.workers.map_tasks import UNKNOWN, Failure, MapTask, TaskInput, TaskResult, Unknown
 from jreader.workers.memory_estimates import raised_average
 from jreader.workers.processes import Processes
 
@@ -61,7 +54,7 @@ _ADVICE = (
 )
 
 
-class BatchWorkers(NamedTuple):
+class Engine(NamedTuple):
     """Who makes the batches of a loader, and what its passes have learnt of that work.
 
     Attributes:
@@ -179,7 +172,7 @@ class ExecutorCrew(Crew[S]):
         while (chunk := super().received(turn, until)) and not self.closed:
             future = chunk.future
             error = _error_of(future) if future else None
-            unknown = future is not None and not error and type(future.result()) is UnknownFunction
+            unknown = future is not None and not error and type(future.result()) is Unknown
             lost = _is_loss(error) and chunk.tries < _TRIES
             if not (lost or unknown):
                 return chunk

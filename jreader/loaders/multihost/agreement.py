@@ -92,9 +92,7 @@ class Agreement:
         skips = [f"skip_steps=range({low}, {high})" for low, high, _ in cursor["skipped"]]
         self._lines = [*cursor["plan"]["ops"], *about, *skips]
         self._epoch, self._own = cursor["epoch"], Message()
-        self._lacks_samples = deque[
-            bool
-        ]()  # of each feed that is not reported yet: whether it is spare
+        self._lacks_samples = deque[bool]()  # for each unreported feed: has this process no sample
         self._gone: dict[int, Message] = {}  # the processes that have left
         self._peer_error: ReaderError | None = None
         self._lanes = lanes
@@ -235,7 +233,7 @@ class Agreement:
     def _has_feed(self, lacking: int) -> bool:
         """Whether the epoch has a feed for which so many processes have nothing."""
         fills = self._lanes is not None and self._lanes.ends == "last"
-        return lacking < (self._counts.num_processes if fills else 1)
+        return lacking < (self._counts.processes if fills else 1)
 
     def _is_given(self, *, streamed: bool) -> bool:
         """Whether the next feed belongs to the epoch, once all processes have it."""
@@ -351,7 +349,7 @@ class Agreement:
             return False
         self._wait()
         given = counts.agreed_feeds > self._given
-        alike = given or first or counts.lacking == counts.num_processes
+        alike = given or first or counts.lacking == counts.processes
         if not alike or (given and ends):
             raise self._short(ends=ends)
         return given

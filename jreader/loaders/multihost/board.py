@@ -246,13 +246,12 @@ def _watch_next(me: int, processes: list[int], ring: str) -> None:
     _rings.add(ring)
     other = processes[(processes.index(me) + 1) % len(processes)]
     with suppress(OSError):  # there is no network: jax gives up who is silent
-        server = neighbours.listen(
-            _state().coordinator_address, partial(_post_beat, f"{_AT}{ring}/{me}")
-        )
-        neighbours.watch(server, partial(_last_beat, f"{_AT}{ring}/{other}"), partial(_lose, other))
+        post = partial(_post, f"{_AT}{ring}/{me}")
+        server = neighbours.listen(_state().coordinator_address, post)
+        neighbours.watch(server, partial(_read, f"{_AT}{ring}/{other}"), partial(_lose, other))
 
 
-def _post_beat(key: str, value: Any) -> bool:
+def _post(key: str, value: Any) -> bool:
     """Posts a value in place of the one before; returns whether the run continues."""
     store = _client()
     with suppress(jax.errors.JaxRuntimeError):  # it ends
@@ -261,7 +260,7 @@ def _post_beat(key: str, value: Any) -> bool:
     return store is not None
 
 
-def _last_beat(key: str) -> Any | None:
+def _read(key: str) -> Any | None:
     """The value that was posted; () if there is none yet, None if the run is over.
 
     A thread that is inside a call of the store when the interpreter goes away aborts the process,

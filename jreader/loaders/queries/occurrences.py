@@ -63,7 +63,7 @@ class Occurrences:
         return f"Occurrences({', '.join(f'{name}={part!r}' for name, part in parts)})"
 
 
-class EpochRange(NamedTuple):
+class Epochs(NamedTuple):
     """The part of a run that is asked about.
 
     Attributes:
@@ -118,7 +118,7 @@ def checked_epochs(epochs: Iterable[int] | None) -> list[int] | None:
 
 
 def occurrences_of(
-    loading: Loading, place: Place, asked: AskedRows, between: EpochRange
+    loading: Loading, place: Place, asked: AskedRows, between: Epochs
 ) -> Occurrences:
     """Where samples occur; it reads nothing but the lengths of the columns.
 

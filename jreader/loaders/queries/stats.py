@@ -60,10 +60,10 @@ class QueueStats:
         """The share of the requests that found the queue empty."""
         return self.depths.count(0) / len(self.depths) if self.depths else 0.0
 
-    @property
-    def title(self) -> str:
-        """The name of the queue in a sentence."""
-        return "prefetch" if self.name == "capacity" else self.name
+    def __str__(self) -> str:
+        """How often it was empty, in words."""
+        name = "prefetch" if self.name == "capacity" else self.name
+        return f"the {name} queue was empty {self.empty:.0%} of the time"
 
 
 @dataclass(frozen=True)
@@ -142,12 +142,7 @@ class Stats:
             title = f"{_title_of_stage(stage):{width}}"
             lines.append(f"{title}  {each:10.3f}  {stage.items:7d}  {stage.workers:7d}")
         lines.append(f"the loop waited for feeds {self.waiting:.0%} of the time")
-        lines += [
-            f"the {queue.title} queue was empty {queue.empty:.0%} of the time"
-            for queue in self.queues
-            if queue.depths
-        ]
-        return "\n".join(lines)
+        return "\n".join([*lines, *(str(queue) for queue in self.queues if queue.depths)])
 
 
 def _title_of_stage(stage: StageStats) -> str:

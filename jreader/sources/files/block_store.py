@@ -250,9 +250,7 @@ class Store:
             self._files.touch(name)
         return data
 
-    def fetch(
-        self, file: StoredFile, numbers: Sequence[int], permit: WritePermit
-    ) -> dict[int, bytes]:
+    def fetch(self, file: StoredFile, numbers: Sequence[int], permit: Permit) -> dict[int, bytes]:
         """Blocks that are not kept, each fetched once, whoever asks; they are kept if they may.
 
         Args:
@@ -304,7 +302,7 @@ class Store:
         return mine
 
     def _obtained(
-        self, file: StoredFile, numbers: Sequence[int], permit: WritePermit
+        self, file: StoredFile, numbers: Sequence[int], permit: Permit
     ) -> Iterator[tuple[int, bytes]]:
         """Blocks that others have kept since they were looked for, and the rest, fetched."""
         with self._lock:
@@ -392,7 +390,7 @@ class Store:
         self._recent: OrderedDict[str, bytes] = OrderedDict()
 
 
-class WritePermit:
+class Permit:
     """Permission for a thread to store blocks; withdrawn once its reads are not wanted."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ from jreader.sources.files.file_parts import FilePart, Which, part_in
 from jreader.sources.files.index_cache import FileIndex, kept
 from jreader.sources.files.set_indices import MANY, SetIndex, set_index
 from jreader.sources.files.stored_files import Latest, files_of
-from jreader.sources.remote_systems import is_remote, remote_matches
+from jreader.sources.remote import is_remote, remote_matches
 
 Paths: TypeAlias = "str | os.PathLike[str] | FilePart | Sequence[str | os.PathLike[str]]"
 """A file, a folder, a pattern such as `"data/*.tar"` or `"data/{0..9}.tar"`, or a list of these;

@@ -17,7 +17,7 @@ from jreader.errors import DamagedData
 from jreader.readers.credentials import masked
 from jreader.sources.file_checks import changed, check_state
 from jreader.sources.files.byte_ranges import ByteFile
-from jreader.sources.remote_systems import RemoteState, forget, is_web, range_of, remote_states
+from jreader.sources.remote import RemoteState, forget, is_web, range_of, remote_states
 from jreader.sources.retries import OtherFile, starter
 
 _PART = 1 << 25  # bytes that are asked for at once: less costs more than it gains on a near server

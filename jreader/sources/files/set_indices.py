@@ -35,7 +35,7 @@ from jreader.sources.files.index_cache import (
     save_index,
 )
 from jreader.sources.files.stored_files import Latest
-from jreader.sources.remote_systems import remote_among
+from jreader.sources.remote import remote_among
 
 MANY = 256
 """Files of a data set from which on they have one index together."""
