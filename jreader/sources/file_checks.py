@@ -56,7 +56,7 @@ State: TypeAlias = "os.stat_result | HereState | RemoteState | None"
 
 
 class States:
-    """What files are now: 24 bytes for each that is on this machine.
+    """The states of files: 24 bytes for each local one.
 
     >>> states = States([__file__, "no such file"])
     >>> len(states), states[0].st_size == Path(__file__).stat().st_size, states[1]
@@ -86,12 +86,12 @@ class States:
         return None if size < 0 else HereState(size, node % (1 << 64), changed_at)
 
     def here_sizes(self) -> list[int]:
-        """How many bytes each had, 0 of those elsewhere, or gone."""
+        """The size of each in bytes; 0 for remote or missing files."""
         sizes: list[int] = self._numbers[:, 0].clip(0).tolist()
         return sizes
 
     def differing(self, before: States) -> list[int]:
-        """The numbers of files that may have changed, or are gone, or lie elsewhere."""
+        """The numbers of files that may have changed, are missing, or are remote."""
         size, node, changed_at = (self._numbers != before._numbers).T
         return np.flatnonzero(size | (node & changed_at) | (self._numbers[:, 0] < 0)).tolist()
 
@@ -119,7 +119,7 @@ def number_of(text: str) -> int:
 
 
 class FileNode(Node[T]):
-    """A reader of the files that its field `path` or `paths` names."""
+    """Read the files that its field `path` or `paths` names."""
 
     path: str
 
@@ -129,7 +129,7 @@ class FileNode(Node[T]):
 
     @property
     def read_whole(self) -> bool:
-        """Whether all samples are in memory by now, so that the files may be deleted."""
+        """Whether all samples are in memory, so the files may be deleted."""
         return False
 
     @cached_property
@@ -145,7 +145,7 @@ class FileNode(Node[T]):
         return self._named
 
     def remote_sizes(self) -> list[str]:
-        """The names and sizes of its files that are not on this machine, as a cursor has them."""
+        """The names and sizes of its remote files, for cursors."""
         remote = [self._named[at] for at in remote_among(self._named)]
         if not remote:
             return []
@@ -182,7 +182,7 @@ class FileNode(Node[T]):
 
 
 def state_of(path: str) -> State:
-    """What a file of this machine is now; None if there is none.
+    """The state of a local file; None if there is none.
 
     >>> state_of("no such file") is None
     True
@@ -246,7 +246,7 @@ def check_state(path: str, first: State, now: State) -> None:
 
 
 def called(node: Node[Any], *arguments: object) -> str:
-    """The call that makes a node with these arguments, as a user would type it."""
+    """The call that makes this node, as a user would type it."""
     return masked(f"{type(node).__name__}({', '.join(map(repr, arguments))})")
 
 
@@ -330,7 +330,7 @@ def _check_remote(call: str, remote: Sequence[str]) -> None:
 
 @contextmanager
 def reading(path: str, expected: str) -> Iterator[None]:
-    """Turns the errors that bytes of another format cause into DamagedData."""
+    """Raises DamagedData in place of the errors that bytes of another format cause."""
     try:
         yield
     except (

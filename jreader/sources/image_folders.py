@@ -51,7 +51,7 @@ def _checked_suffixes(call: str, skip: Any) -> tuple[str, ...]:
 
 @op
 class image_folder(Table[dict[str, Any]]):
-    """A reader of the images in a folder that has a folder for each class.
+    """Read the images in a folder that has a subfolder for each class.
 
     Each sample is a dict of `image`, the bytes of the file, and `label`, the number of its class:
     an int, from 0, in the order of the sorted names of the folders (`classes`). Files of a class
@@ -79,7 +79,7 @@ class image_folder(Table[dict[str, Any]]):
             None for none.
         with_paths: Whether samples have a field `path` too, the name of the file: the note under an
             error of a function of samples, such as one that decodes them, shows it.
-        store: Keeps remote images on disk (`Store`).
+        store: Caches remote images on disk (`Store`).
 
     Attributes:
         classes: The names of the classes, by label.

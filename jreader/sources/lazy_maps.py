@@ -45,7 +45,7 @@ class ResidentBytes:
         self._touched: dict[LazyMap, None] = {}
 
     def read(self, which: LazyMap, size: int) -> None:
-        """Takes note of bytes that are about to be read; gives back all before if it is much."""
+        """Notes bytes that are about to be read; releases earlier ones if they are many."""
         self._bytes += size
         if self._bytes > _RESIDENT:
             touched, self._touched, self._bytes = self._touched, {}, size

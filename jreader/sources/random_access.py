@@ -33,7 +33,7 @@ _SIDE_BY_SIDE = frozenset({tuple, dict})
 
 
 def _checked_data(_call: str, data: Any) -> Any:
-    """Returns what has indices and a length."""
+    """Checks that the data have indices and a length; returns them."""
     if isinstance(data, Node):
         raise TypeError(
             f"source(data) needs a data set, and {described(data)} is a reader already: use it as "
@@ -59,7 +59,7 @@ _FILTERED = (
 
 @op
 class source(Table[Any]):
-    """A reader of the samples `data[0]`, `data[1]`, ... of any object that has indices.
+    """Read `data[0]`, `data[1]`, ... of any object that has indices.
 
     The reader is indexed: it can be shuffled as a whole, sharded, and resumed at any sample, and
     only the samples that a pass needs are read.

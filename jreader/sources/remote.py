@@ -125,7 +125,7 @@ def system_of(path: str) -> tuple[Any, str]:
 
 
 def remote_states(paths: Sequence[str]) -> list[RemoteState | None]:
-    """What remote files are now, or were a moment ago; None for those that are not there.
+    """The states of remote files, now or a moment ago; None for missing files.
 
     They are looked at many at a time.
 
@@ -141,7 +141,7 @@ def remote_states(paths: Sequence[str]) -> list[RemoteState | None]:
 
 
 def forget(path: str) -> None:
-    """Has the file looked at again when it is next asked for."""
+    """Forgets the cached state of a file."""
     _SEEN.pop(path, None)
 
 
@@ -203,7 +203,7 @@ def _remote_infos(path: str, system: Any, name: str) -> list[dict[str, Any]] | N
 
 
 async def range_of(path: str, offset: int, size: int, state: RemoteState) -> bytes:
-    """A range of a remote file, tried again where that may help.
+    """Reads a range of a remote file, with retries.
 
     Args:
         path: The file.

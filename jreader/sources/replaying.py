@@ -28,7 +28,7 @@ _LEAST, _MOST = 1e-300, 1e300  # of a priority above 0: sums are finite, and sha
 
 
 class replay:
-    """A log of rows that grows while a model trains, sampled uniformly or by priorities.
+    """A replay buffer: a log of rows that grows during training, sampled uniformly or by priority.
 
     Rows that are appended, and priorities that are set, count from the next step on, or from a
     later one. So a run that resumes from `cursor` samples the same rows again.
@@ -216,7 +216,7 @@ class replay:
         return self.take(self.rows(step, size))
 
     def samples(self, size: int) -> Node[Any]:
-        """A reader of the samples of step after step, `size` of each.
+        """Read the samples of one step after another, `size` of each.
 
         Type `Pipeline(log.samples(size)).batch(size).load(capacity=0)`: no feed may be made before
         the rows are appended that its step samples. From then on, give `append` and

@@ -319,7 +319,7 @@ class Store:
             yield number, data
 
     def _keep(self, name: str, data: bytes) -> None:
-        """Keeps a block, if there is room, or one that gives way."""
+        """Stores a block, if there is space or another one can be evicted."""
         size = len(data) + BlockFiles.overhead
         with self._lock:
             if self._write_failed or not self._make_room(name, size):

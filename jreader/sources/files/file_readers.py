@@ -164,7 +164,7 @@ def written(paths: tuple[str, ...], part: Which | None = None) -> str:
 
 
 class FileReader(FileNode[T]):
-    """A reader of the files that paths, folders and patterns stand for.
+    """Read the files that paths, folders and patterns name.
 
     The `__init__` of a format has the arguments that its users type, and hands them to `keep`.
 
@@ -219,7 +219,7 @@ class FileReader(FileNode[T]):
 
 
 def typed_call(node: Node[Any], data: str, arguments: Mapping[str, Any]) -> str:
-    """The call that makes a reader of some data, as a user would type it.
+    """The call that makes this reader, as a user would type it.
 
     `data` stands in it as it is: `written` masks the credentials of paths.
     """

@@ -72,7 +72,7 @@ class StoredFile(ByteFile):
         return [b"".join(islice(parts, len(each))) for each in pieces]
 
     def announce(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Takes note that these ranges come next, so that what comes soon stays in the store."""
+        """Announces the next ranges, so that the store keeps what is needed soon."""
         self.store.announce(self, ranges)
 
     def pieces(self, offset: int, size: int) -> list[BlockPiece]:

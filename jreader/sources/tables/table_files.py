@@ -168,7 +168,7 @@ class TableBlocks:
 
 @op
 class TableReader(FileReader[Any], FileTable[Any]):
-    """A reader of the rows of files of tables, found by number.
+    """Read the rows of files of tables by number.
 
     Attributes:
         kept: Whether what was decoded stays in memory, if it is little (`BlockColumns`).
