@@ -43,7 +43,7 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
     (0, 1)
 
     Attributes:
-        waited: The seconds that the loop has waited for feeds.
+        waited: Seconds that the loop has waited for feeds.
         annotates_steps: Whether each step is a `StepTraceAnnotation` while a profiler records, from
             one `next(feeds)` to the next one; the last one of an epoch finds its end. Set it to
             False where your own encloses `next(feeds)`, since steps of a trace must not overlap.

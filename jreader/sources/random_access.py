@@ -64,10 +64,10 @@ class source(Table[Any]):
     The reader is indexed: it can be shuffled as a whole, sharded, and resumed at any sample, and
     only the samples that a pass needs are read.
 
-    A function may change a sample of a list or a tuple, and the next epoch reads what the list
-    holds: arrays come as read-only views, dicts, lists and tuples are copied (some 2 us for a
-    dict of three fields), and other objects are copied, unless they cannot be. What `__getitem__`
-    of any other class returns is handed over as it is.
+    Your functions cannot change the samples of a list or a tuple: arrays come as read-only views,
+    dicts, lists and tuples are copied (some 2 us for a dict of three fields), and so are other
+    objects, if they can be. Samples from `__getitem__` of any other class are passed on as they
+    are.
 
     >>> list(source(["a", "b", "c"])())
     ['a', 'b', 'c']
@@ -89,8 +89,8 @@ class source(Table[Any]):
             of another library.
         batched: Whether `data[rows]`, with an int64 array of indices, returns all those rows in
             one call: an array, or a dict or tuple of arrays or lists with one item per row. Arrays
-            of h5py and zarr, and data sets of Hugging Face, do. If `data` refuses indices that do
-            not increase, as h5py does, it is asked with sorted ones.
+            of h5py and zarr, and data sets of Hugging Face, do. If `data` refuses unsorted indices,
+            as h5py does, it gets sorted ones.
 
     Raises:
         TypeError: `data` has no `__getitem__` or no length, or is a dict or a reader.

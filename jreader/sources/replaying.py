@@ -30,8 +30,8 @@ _LEAST, _MOST = 1e-300, 1e300  # of a priority above 0: sums are finite, and sha
 class replay:
     """A replay buffer: a log of rows that grows during training, sampled uniformly or by priority.
 
-    Rows that are appended, and priorities that are set, count from the next step on, or from a
-    later one. So a run that resumes from `cursor` samples the same rows again.
+    Appended rows, and new priorities, count from the next step on, or from a later one. So a run
+    that resumes from `cursor` samples the same rows again.
 
     >>> log = replay({"observation": np.zeros(2, np.float32), "reward": 0}, seed=0)
     >>> log.append({"observation": np.ones((3, 2)), "reward": np.array([10, 11, 12])})
@@ -48,10 +48,9 @@ class replay:
     Args:
         example: One sample, as a tree: it gives the fields, shapes and dtypes.
         seed: An int >= 0, or a jax key.
-        newest: How many rows may be sampled, the newest ones; None for all. All are kept.
-        folder: Where to keep the rows, so that a run can resume; None for in memory.
-        at: The `cursor` of a run, to resume from it in its folder. What that run appended later is
-            dropped.
+        newest: Sample only the newest rows, so many of them; None for all. All are stored.
+        folder: The folder to store the rows in, so that a run can resume; None for in memory.
+        at: The `cursor` of a run to resume in its folder. Rows appended after it are dropped.
 
     Attributes:
         step: The last step that was sampled; -1 before.
@@ -102,12 +101,12 @@ class replay:
 
     @property
     def cursor(self) -> dict[str, Any]:
-        """What to save beside the model, as JSON; the files of the folder are on disk then."""
+        """Return the state to save beside the model, as JSON; flushes the folder to disk."""
         counts = {"step": self.step, "rows": self._rows.flush(), "changes": self._changes.flush()}
         return {**self._saved, **counts}
 
     def append(self, batch: Any, step: int | None = None) -> int:
-        """Adds rows, which may be sampled from some step on.
+        """Append rows, which may be sampled from a step on.
 
         Args:
             batch: A tree of arrays: that of `example`, with an axis of rows in front.
@@ -135,13 +134,12 @@ class replay:
         return self._rows.append(self._from_step(step, self._rows), parts)
 
     def set_priorities(self, rows: Any, values: Any, step: int | None = None) -> None:
-        """Sets how likely rows are from some step on.
+        """Set the priorities of rows from a step on.
 
-        A row is as likely as its share of the sum of all priorities. It has 1 until one is set.
+        The probability of a row is its share of the sum of all priorities; the default is 1.
 
         Args:
-            rows: Numbers of rows, as `rows(step, size)` returns them. Of equal ones, the last
-                counts.
+            rows: Row numbers, as `rows(step, size)` returns them. Of duplicates, the last counts.
             values: A number of at least 0 for each.
             step: The step; None for the one after the last one that was sampled.
 
@@ -176,7 +174,7 @@ class replay:
         return least if step is None else step
 
     def rows(self, step: int, size: int) -> Array:
-        """The numbers of the rows that a step samples, with replacement.
+        """Return the numbers of the rows that a step samples, with replacement.
 
         Raises:
             ReaderError: There are no rows at that step, or all priorities are 0.
@@ -198,7 +196,7 @@ class replay:
         return drawn
 
     def take(self, rows: Array) -> Any:
-        """The rows of these numbers, as a tree of arrays.
+        """Return the rows of these numbers, as a tree of arrays.
 
         Raises:
             IndexError: There is no such row.
@@ -212,14 +210,14 @@ class replay:
         return rebuilt(self._example, (each.take(rows, 0) for each in self._rows.arrays[1:]))
 
     def sample(self, step: int, size: int) -> Any:
-        """The rows that a step samples, as a tree of arrays: `take(rows(step, size))`."""
+        """Return the rows that a step samples, as a tree of arrays: `take(rows(step, size))`."""
         return self.take(self.rows(step, size))
 
     def samples(self, size: int) -> Node[Any]:
         """Read the samples of one step after another, `size` of each.
 
-        Type `Pipeline(log.samples(size)).batch(size).load(capacity=0)`: no feed may be made before
-        the rows are appended that its step samples. From then on, give `append` and
+        Type `Pipeline(log.samples(size)).batch(size).load(capacity=0)`: append the
+        rows that a step samples before its feed is made. From then on, give `append` and
         `set_priorities` a `step`.
         """
         self._read = True

@@ -20,18 +20,18 @@ from jreader.extras import extra
 
 
 def ray_executor(**options: Any) -> Executor:
-    """An executor over the Ray cluster of this program, or over a local one that it starts.
+    """Return an executor on the Ray cluster of this program, or on a local one that it starts.
 
-    A function goes to the cluster once, not with every task, and what is sent back is read where it
-    lies in this machine's object store: such arrays are read-only.
+    A function goes to the cluster once, not with every task. Results are read in place from this
+    machine's object store: their arrays are read-only.
 
     >>> ray_executor(num_cpus=2)  # doctest: +SKIP
     <ray_executor of 8 tasks>
 
     Args:
-        **options: What `ray.remote` takes: what a task needs (`num_cpus=2`, `resources=...`). Tasks
-            that lose their node are not tried again by Ray (`max_retries=0`), since who waits for
-            them does it, and knows when to stop.
+        **options: What `ray.remote` takes: what a task needs (`num_cpus=2`, `resources=...`). Ray
+            does not retry tasks that lose their node (`max_retries=0`): jreader does, and knows
+            when to stop.
 
     Raises:
         ModuleNotFoundError: Ray is not installed.

@@ -1,4 +1,4 @@
-"""`Store`: blocks of remote files that were fetched, kept on this machine, up to a limit.
+"""`Store`: a local cache of blocks of remote files, up to a limit.
 
 A block is a file, whole or not there, whatever a kill or a broken disk leaves: it is written under
 another name and renamed, and its checksum is looked at before it is first used. No file is ever
@@ -136,7 +136,7 @@ class BlockFiles:
 
 
 class Store:
-    r"""A folder of this machine that keeps what was fetched of remote files, up to a limit.
+    r"""A local folder that caches blocks of remote files, up to a limit.
 
     Give it to readers of files as `store=`:
 
@@ -151,27 +151,27 @@ class Store:
     ...     list(rows()), list(rows()), store.fetched
     ([1, 2, 3], [1, 2, 3], 6)
 
-    Files are fetched and kept in blocks. A file that has changed has other blocks. At the limit,
-    the store drops the block whose next use is farthest away, where a pass announces its reads
-    (Parquet's row groups). Otherwise it drops the block that was not used for longest, and does not
-    keep most of the new ones, so that those that it has are still there in the next epoch.
+    Files are fetched and cached in blocks; a changed file has new blocks. At the limit, the store
+    evicts the block whose next use is farthest away, where a pass announces its reads (Parquet's
+    row groups). Otherwise it evicts the least recently used block, and skips most new ones, so that
+    the blocks that it has are still there in the next epoch.
 
-    Processes may share a folder: each sees what others keep, and no kill leaves a wrong byte or a
-    lock. Each looks for the blocks of the others only from time to time, so together they may
-    exceed the limit, each by 1 GB or a sixteenth of it. A block is checked against its checksum
-    before its first use. Other files in the folder stay. If the disk is full, or cannot be written,
-    a warning says so once, and the run goes on without keeping more.
+    Processes may share a folder: each sees the blocks of others, and no kill leaves a wrong byte or
+    a lock. Each scans for the blocks of others only from time to time, so together they may exceed
+    the limit, each by 1 GB or a sixteenth of it. A block is checked against its checksum before its
+    first use. Other files in the folder stay. If the disk is full, or cannot be written, the store
+    warns once, and the run continues without caching more.
 
     Args:
-        folder: The folder; it is made when the first block is kept.
-        limit: How many bytes to keep: a number, or a text such as "200GB", "1.5TB" or "64GiB".
-        block: How many bytes a block has. What is read at random in smaller pieces fetches whole
-            blocks: a smaller one is better then.
+        folder: The folder; made with the first block.
+        limit: The bytes to cache: a number, or a text such as "200GB", "1.5TB" or "64GiB".
+        block: The bytes of a block. Random reads of smaller pieces fetch whole blocks, so choose a
+            smaller one for them.
 
     Attributes:
-        hits: How many blocks were read from the folder.
-        misses: How many were fetched.
-        fetched: How many bytes were fetched.
+        hits: Blocks read from the folder.
+        misses: Blocks fetched.
+        fetched: Bytes fetched.
 
     Raises:
         TypeError: The folder is neither a str nor a path, or a size is neither a number nor a text.
