@@ -61,6 +61,6 @@ def _indexed_reader(paths: Sequence[str], kind: str | None) -> Any:
         if any(name.endswith(make.suffixes) for name in names):
             return make(paths)
     raise CommandFailed(
-        f"cannot tell the format of {masked(paths[0])!r} by the names of the files: type --format "
+        f"cannot infer the format of {masked(paths[0])!r} from the file names: type --format "
         f"and one of {', '.join(INDEXED)}"
     )

@@ -263,7 +263,7 @@ class Remainder:
         if known is None and sizes.vary:
             raise ValueError(
                 f"last='wrap' fills up the last batch, whose size depends on the number of "
-                f"samples, and {described(op.reader)} does not tell that: give last='pad'."
+                f"samples, and {described(op.reader)} does not know that: give last='pad'."
             )
         if known is not None and known < samples:  # it is full
             return exactly(op.reader, samples, 1, "wrap")

@@ -82,7 +82,7 @@ class RemoteState:
 def is_remote(path: str) -> bool:
     """Whether a path is that of a file elsewhere: it begins with a protocol.
 
-    >>> is_far("s3://bucket/part-0.jsonl"), is_far("data/part-0.jsonl"), is_far("C:/data")
+    >>> is_remote("s3://bucket/part-0.jsonl"), is_remote("data/part-0.jsonl"), is_remote("C:/data")
     (True, False, False)
     """
     return "://" in path and _REMOTE.match(path) is not None

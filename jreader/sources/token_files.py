@@ -341,7 +341,7 @@ def _check_size(file: ByteFile, expected: str, needed: int, said: str) -> None:
 
 def _other_dtype(path: str, kind: np.dtype[Any], said: str) -> ValueError:
     return ValueError(
-        f"{path} says that its tokens are {said}, and {tokens.shown_call} was told {kind}: type "
+        f"{path} says that its tokens are {said}, and {tokens.shown_call} was given {kind}: type "
         f"tokens(..., dtype={said!r})."
     )
 

@@ -61,7 +61,7 @@ def test_what_has_no_known_format_is_said_in_one_line(tmp_path, capsys):
     (tmp_path / "a.text").write_text("a")
     assert main(["index", str(tmp_path / "a.text")]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert "cannot tell the format" in line
+    assert "cannot infer the format" in line
     assert "--format and one of parquet, jsonl, tar, tfrecord" in line
 
 

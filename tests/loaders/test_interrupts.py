@@ -155,7 +155,7 @@ class TestSignals:
             assert running.says() == "stops"
             seen, errors = running.ends()
             assert seen == code
-            assert f"{number.name}: this step is finished first" in errors
+            assert f"{number.name}: finishing this step first" in errors
             assert not running.process.stdout.read()
 
     def test_that_come_twice_are_not_held_back(self):
@@ -200,7 +200,7 @@ class TestSignals:
 
         with pytest.raises(ValueError, match="of the loop") as seen:
             loop()
-        assert seen.value.__notes__ == ["SIGTERM came meanwhile, and was held back."]
+        assert seen.value.__notes__ == ["SIGTERM arrived during the block, and was held back."]
 
     def test_are_for_the_main_thread(self):
         seen = []

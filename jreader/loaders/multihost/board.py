@@ -108,7 +108,7 @@ class Board:
         self._store: Any = _client()
         if self._store is None:
             raise RuntimeError(
-                "processes tell one another how far they are through jax.distributed, and that is "
+                "processes exchange their progress through jax.distributed, and that is "
                 "not set up: call jax.distributed.initialize() before anything else of jax."
             )
         _post_the_end(self)

@@ -340,8 +340,8 @@ class Store:
                 self._remove(name)
             if first:
                 warn(
-                    f"{self} cannot keep what was fetched ({error}): the run goes on, and fetches "
-                    f"again what it needs again. Free some room, or give a smaller limit."
+                    f"{self} cannot keep what was fetched ({error}): the run continues, and "
+                    f"fetches again what it needs again. Free some room, or give a smaller limit."
                 )
 
     def _make_room(self, name: str, size: int) -> bool:
