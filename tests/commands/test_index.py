@@ -25,7 +25,7 @@ def lines(tmp_path):
     return folder
 
 
-def test_it_is_beside_the_files_and_used_from_there(lines, capsys, cache):
+def test_an_index_beside_the_files_is_used(lines, capsys, cache):
     assert main(["index", str(lines)]) == 0
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith(f"{MANY} files, {2 * MANY} samples, in ")
