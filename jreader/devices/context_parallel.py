@@ -121,7 +121,7 @@ class ContextParallel:
         if known is None or AxisType.Explicit not in known.mesh.axis_types:
             return array.take(places, axis)
         before = (slice(None),) * (axis % array.ndim)
-        return array.at[*before, places].get(out_sharding=known)  # which jax does not guess
+        return array.at[*before, places].get(out_sharding=known)  # jax cannot infer it
 
     def dealer(self, sharding: Sharding, rows: int, like: Array) -> Dealer:
         """Gives, for arrays of one shape and dtype, the function that finds a part by its index.

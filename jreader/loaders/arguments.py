@@ -1,4 +1,4 @@
-"""The arguments of a loader: those to be read later, and those of PyTorch and Paddle alone."""
+"""The arguments of a loader: attributes to read, and foreign ones of PyTorch and Paddle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CALL = "DataLoader(dataset, ...)"
 
 
 class Fixed:
-    """An argument of a loader, as an attribute that can be read and not set.
+    """An argument of a loader, as a read-only attribute.
 
     Passes that have begun would not notice another value; make another loader for that.
     """
@@ -48,7 +48,7 @@ class Fixed:
 
 
 def names_given(kind: type) -> list[str]:
-    """The names of the arguments that can be read of loaders of a class."""
+    """The names of the read-only arguments of a class of loaders."""
     return [name for name, value in vars(kind).items() if isinstance(value, Fixed)]
 
 
@@ -74,7 +74,7 @@ _FOREIGN: dict[str, tuple[Any, str]] = {
 
 
 def capacity_of(capacity: int, foreign: dict[str, Any], known: list[str]) -> int:
-    """How many feeds to prefetch, by `capacity` or Paddle's words; it checks foreign arguments too.
+    """Returns how many feeds to prefetch; checks foreign arguments too.
 
     >>> capacity_of(2, {"pin_memory": False, "use_buffer_reader": False}, [])
     0

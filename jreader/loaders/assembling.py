@@ -23,7 +23,7 @@ _ONE_SIZE = (
 
 
 class Assembler:
-    """It makes the host feeds of one epoch out of groups of batches.
+    """Makes the host feeds of one epoch from groups of batches.
 
     Attributes:
         rows: The rows of a full batch; None before the first batch.
@@ -52,7 +52,7 @@ class Assembler:
             self._named = partial(_received, loading.feeds)
 
     def feed(self, group: Any) -> Any | None:
-        """The host feed of a batch, or of a list of them if it takes several; None: it is left out.
+        """Makes the host feed of a batch, or of a list of batches; None if it is dropped.
 
         Raises:
             FeedMismatch: The batches differ in size, and steps have one size.
@@ -137,7 +137,7 @@ class Assembler:
         return whole, -(-rows[0] * full // max(samples[0], 1)), full
 
     def _left_out(self, seen: int, needed: int) -> Any | None:
-        """None, for batches that make no feed; or the error that it is."""
+        """Returns None for batches that make no feed, or raises if that is an error."""
         if self.loading.strict:
             raise self.loading.short(seen, needed)
         return None

@@ -1,4 +1,4 @@
-"""The remainder of an epoch: the samples at its end that fill no step, and what happens to them.
+"""The remainder of an epoch: the last samples, which fill no step, and what happens to them.
 
 One rule holds for all loaders. The arguments `last` and `drop_last` decide, if the user gave them.
 Otherwise it depends on the feed:

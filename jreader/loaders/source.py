@@ -1,4 +1,4 @@
-"""What a loader is given: its `Source`, the batches that it reads, and its `Options`."""
+"""The input of a loader: its `Source`, the batches that it reads, and its `Options`."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def _kinds_with_ragged(tree: Any, kinds: list[Kind], samples: Sequence[Any]) -> 
     """The kinds of the leaves of a tree, ragged where the samples' arrays are."""
     for sample in samples:
         if not same_structure(tree, sample):
-            break  # which is said when it is written
+            break  # raised when it is written
         both = map(common, kinds, map(field_kind, _ordered_leaves(tree, sample)))
         kinds = [new if new.how == "ragged" else old for old, new in zip(kinds, both, strict=True)]
     return kinds

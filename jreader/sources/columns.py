@@ -109,7 +109,7 @@ def _opened_between_looks(table: FileTable[Any]) -> Any:
     """The columns; files are opened at the first use."""
     table.check_files()
     columns = table.opened()
-    table.check_files()  # which may have changed while they were looked through
+    table.check_files()  # files may have changed meanwhile
     if table.block is not None:
         columns = map_tree(
             lambda leaf: Dense(read_only(leaf)) if isinstance(leaf, np.ndarray) else leaf, columns

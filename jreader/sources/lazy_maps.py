@@ -94,7 +94,7 @@ class LazyMap(ArrayColumn):
         self._advice: int | None = None
         self._array: Array | None = None
         self._sliding: Array | None = None
-        self._block = self._counted = -1  # that was read last, and that is known to be resident
+        self._block = self._counted = -1  # the block read last; the last block known to be resident
 
     @property
     def nbytes(self) -> int:

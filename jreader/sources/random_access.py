@@ -150,7 +150,7 @@ class _Items(Column):
             return _ALL_EPOCHS
         try:
             return len(self.data) if hasattr(self.data, "__len__") else int(self.data.shape[0])
-        except StopIteration as stopped:  # which would end the loop that asks, without a word
+        except StopIteration as stopped:  # it would end the caller's loop silently
             raise RuntimeError(
                 f"{self} raised StopIteration when it was asked for its length"
             ) from stopped

@@ -78,7 +78,7 @@ class _RayExecutor(Executor):
         return self.alone
 
     def gone(self) -> str:
-        """Why it does no task any more; "" if it does."""
+        """Why it can run no more tasks; "" if it can."""
         if not self.ray.is_initialized():
             return "Ray was shut down"
         same = self._session() == self.session
@@ -148,7 +148,7 @@ class _DaskWorker(Executor):
             self._address = ""
 
     def keep_to(self, workers: Container[str]) -> None:
-        """Gives up a task that asks for a worker which is gone, for who waits to send it again."""
+        """Cancels a task bound to a lost worker, so that it is sent again."""
         if self._address and self._address not in workers:
             self._latest.cancel()
 
@@ -197,7 +197,7 @@ _MAX_IDLE = 60.0  # seconds that a Dask cluster may have no worker, once it had 
 
 
 class ClusterWatch:
-    """Knows whether the cluster of an executor is gone, as far as clusters say so.
+    """Checks whether the cluster of an executor is gone.
 
     >>> from concurrent.futures import ThreadPoolExecutor
     >>> ClusterWatch(ThreadPoolExecutor(1)).known
@@ -214,7 +214,7 @@ class ClusterWatch:
         self._had_workers, self._alone_since = False, 0.0
 
     def gone(self, *, asking: bool = True) -> str:
-        """Why no task of it will be done; "" if one may be.
+        """Why none of its tasks will finish; "" if they may.
 
         Args:
             asking: Whether to ask the cluster for its workers, which takes a moment.

@@ -291,7 +291,7 @@ def check_plan(written: Plan, plan: Plan, *, caching: bool = False) -> None:
     Args:
         written: The plan of a cursor.
         plan: The plan of a loader.
-        caching: Whether it is streamed until something of it is whole, and indexed then.
+        caching: Whether it is streamed while its disk cache is incomplete.
 
     Raises:
         NotResumable: The plans order or count samples differently.

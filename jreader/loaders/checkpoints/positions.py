@@ -56,7 +56,7 @@ class EpochPosition(NamedTuple):
 
     @classmethod
     def of(cls, cursor: Cursor) -> EpochPosition:
-        """That of a cursor.
+        """The position in a cursor.
 
         >>> from jreader.loaders.checkpoints.cursors import beginning
         >>> EpochPosition.of({**beginning(0), "position": [64, 64, 640, 10]}).steps
@@ -69,7 +69,7 @@ class EpochPosition(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a pass is: the cursor that it began at, and what has changed since.
+    """Where a pass is: the cursor that it began at, and the changes since.
 
     Attributes:
         began: The cursor that the pass began at.
@@ -148,7 +148,7 @@ class Tally:
         return None if self._until is None else max(self._until - self._offset - self.steps, 0)
 
     def gives(self, samples: int, *batches: Any) -> bool:
-        """Counts a step of so many samples; whether its feed is given, or left out.
+        """Counts a step of so many samples; returns whether its feed is given, or skipped.
 
         The position after it has these `rows`, `size` and `batches`.
         """

@@ -230,7 +230,7 @@ _failed: list[str] = []  # what this program ended with
 
 def _state() -> Any:
     # there is no public way to the store; who has no need of it need not find it
-    from jax._src import distributed  # noqa: PLC0415  # as said
+    from jax._src import distributed  # noqa: PLC0415  # private, so imported on use
 
     return distributed.global_state
 

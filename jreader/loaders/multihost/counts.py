@@ -58,7 +58,7 @@ class Counts:
             )
 
     def report(self, lacking: Sequence[bool]) -> None:
-        """Reports more feeds: for each of them, whether this process has nothing for it."""
+        """Reports more feeds: for each, whether this process lacks samples for it."""
         while lacking and not self.over:
             block, place = divmod(self.reported, self._each)
             some, lacking = lacking[: self._each - place], lacking[self._each - place :]

@@ -377,7 +377,7 @@ class Store:
         self._uses.drop(name)
 
     def _check_process(self) -> None:
-        if self._process != os.getpid():  # its lock may be held where it forked
+        if self._process != os.getpid():  # the lock may be held in the parent
             self._begin()
 
     def _begin(self) -> None:

@@ -23,7 +23,7 @@ from jreader.sources.remote import RemoteState, is_remote
 T = TypeVar("T")
 _HELD = 1024  # files of a data set whose place, or footer, is held
 _AT_ONCE = 1 << 24  # bytes of blocks that one thread asks for
-_THREADS = 4  # that fetch and keep blocks for one that reads: some write while others wait
+_THREADS = 4  # threads that fetch and store blocks: some write while others wait
 _FILES = 16  # files elsewhere that are read at the same time
 _REQUEST = 1 << 22  # bytes of small blocks that one request asks for
 

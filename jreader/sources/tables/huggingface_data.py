@@ -132,7 +132,7 @@ def media_type() -> Any:
             stored = super().as_py(**options)
             return None if stored is None else _content(stored)
 
-    class Media(pa.ExtensionType):  # type: ignore[name-defined, misc]  # likewise
+    class Media(pa.ExtensionType):  # type: ignore[name-defined, misc]  # pyarrow has no stubs
         read_as_it_is = True
 
         def __init__(self) -> None:

@@ -163,7 +163,7 @@ class TableBlocks:
         for block in np.flatnonzero(np.isin(self._places[:, 0], doubtful)).tolist():
             at, number, _ = self.place(block)
             if {*self.files[at].nulls_in(number)} - {*self.nulls}:
-                self(block)  # which says where the null is
+                self(block)  # raises, and names the place of the null
 
 
 @op

@@ -80,7 +80,7 @@ class Processes(Executor):
         with errors.noting(f"the arguments of {described(fn)} cannot be sent to a worker process"):
             arguments = pickled_for_worker((args, kwargs))
         while not pool.submit(task := TaskFuture(pool.wake, function, arguments)):
-            pool = self._current_pool()  # its `init` failed meanwhile, say
+            pool = self._current_pool()  # `init` failed meanwhile, say
             function = pool.functions.of(fn)
         self._latest = function
         self._tasks.add(task)

@@ -104,7 +104,7 @@ class multiprocess_reader(Node[T]):
     def _parts(self, at: Position) -> tuple[int, Sequence[tuple[bool, Position]]]:
         """The parts of a position: whose turn it is, and where each reader begins."""
         if isinstance(at, str):
-            raise errors.NotResumable(at)  # which has been through JSON
+            raise errors.NotResumable(at)  # a position from JSON
         first = (0, ((False, None),) * len(self.readers))
         turn, begun_at = checked_position(at, first)
         if turn >= len(self.readers):

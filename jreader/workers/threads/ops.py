@@ -110,7 +110,7 @@ class xmap_readers(Node[T]):
     def start(self, at: Position) -> Pass[T]:
         """Positions are those of `reader`, if the order is kept."""
         if isinstance(at, str) and not self.order:
-            raise errors.NotResumable(at)  # which has been through JSON
+            raise errors.NotResumable(at)  # a position from JSON
         limits = Limits(self.process_num, self.process_num + self.buffer_size)
         begin: Callable[[], Pass[Any]] = partial(start, self.reader, at)
         mapper, name = explained(self, self.mapper), described(self.mapper)
