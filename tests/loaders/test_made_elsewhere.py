@@ -304,7 +304,7 @@ class TestReports:
         assert (found.limit, found.note) == ("map", "")
         assert {stage.name: stage.by for stage in found.stages}["collate"] == "workers"
         assert "waits" in found.function
-        assert "workers of load(workers=...) do it" in found.advice
+        assert "workers of load(workers=...) run it" in found.advice
 
 
 class TestErrors:
