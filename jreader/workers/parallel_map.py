@@ -273,7 +273,7 @@ class map_samples(Node[T]):
                 errors.warn(
                     f"{len(failed)} of {total} samples of this pass were left out by {self!r}, "
                     f"made at {self.made_at}, because {described(self.fn)} raised: samples "
-                    f"{_listed(failed)}.",
+                    f"{_in_words(failed)}.",
                     self.made_at,
                 )
 
@@ -286,7 +286,7 @@ class map_samples(Node[T]):
                 errors.noted(
                     error,
                     f"sample {total - 1} is one more than max_errors={self.max_errors} allows to "
-                    f"leave out of a pass, after samples {_listed(failed)}",
+                    f"leave out of a pass, after samples {_in_words(failed)}",
                 )
             if isinstance(error, Exception) and failure.sample is not None:
                 self._explain(error, failure.sample)
@@ -354,7 +354,7 @@ def _both(done: int) -> Position:
     return done, done
 
 
-def _listed(failures: list[str]) -> str:
+def _in_words(failures: list[str]) -> str:
     more = f" and {len(failures) - 20} more" if len(failures) > 20 else ""
     return ", ".join(failures[:20]) + more
 

@@ -248,7 +248,7 @@ def _watch_next(me: int, processes: list[int], ring: str) -> None:
     with suppress(OSError):  # there is no network: jax gives up who is silent
         post = partial(_post, f"{_AT}{ring}/{me}")
         server = neighbours.listen(_state().coordinator_address, post)
-        neighbours.watch(server, partial(_read, f"{_AT}{ring}/{other}"), partial(_lose, other))
+        neighbours.watch(server, partial(_beat_of, f"{_AT}{ring}/{other}"), partial(_lose, other))
 
 
 def _post(key: str, value: Any) -> bool:
@@ -260,7 +260,7 @@ def _post(key: str, value: Any) -> bool:
     return store is not None
 
 
-def _read(key: str) -> Any | None:
+def _beat_of(key: str) -> Any | None:
     """The value that was posted; () if there is none yet, None if the run is over.
 
     A thread that is inside a call of the store when the interpreter goes away aborts the process,
