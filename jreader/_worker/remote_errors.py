@@ -16,21 +16,18 @@ from jreader.readers import described
 
 def pickled_error(error: BaseException) -> bytes:
     """Pickles an error with its traceback as a note; only the traceback if pickle cannot."""
-    traceback_text = "".join(traceback.format_exception(error))
+    trace = "".join(traceback.format_exception(error))
     return pickle.dumps(
-        (
-            _pickled_if_possible(error, traceback_text) if isinstance(error, Exception) else b"",
-            traceback_text,
-        )
+        (_pickled_if_possible(error, trace) if isinstance(error, Exception) else b"", trace)
     )
 
 
-def _pickled_if_possible(error: Exception, traceback_text: str) -> bytes:
+def _pickled_if_possible(error: Exception, trace: str) -> bytes:
     message = None
     with contextlib.suppress(Exception):  # of classes that a user wrote
         message = str(error)
     try:
-        error.add_note(f"in a worker process:\n{traceback_text}")
+        error.add_note(f"in a worker process:\n{trace}")
     except Exception:  # a frozen one: as text, it has its traceback
         return b""
     found = []
@@ -47,7 +44,7 @@ def _pickled_if_possible(error: Exception, traceback_text: str) -> bytes:
 
 def unpickled_error(data: bytes) -> Exception:
     """Returns the error that a worker sent, or a ReaderError that describes it."""
-    one, traceback_text = unpickled(data)
+    one, trace = unpickled(data)
     reason = ""
     if one:
         try:
@@ -57,7 +54,7 @@ def unpickled_error(data: bytes) -> Exception:
             reason = f": it became {described(error)}"
         except Exception as failed:  # its module is only there, its class opens a file, ...
             reason = f": {type(failed).__name__}: {failed}"
-    made = ReaderError(f"a worker process raised:\n{traceback_text}")
+    made = ReaderError(f"a worker process raised:\n{trace}")
     if reason:
         made.add_note(f"its own class cannot be made here{reason}")
     return made

@@ -25,9 +25,7 @@ import numpy as np
 from jreader._worker.pickling import LARGE, pickled_from_worker
 from jreader.staging import Array, Memory, leased
 
-MAX_BYTES_AHEAD = (
-    32 << 20
-)  # bytes that each worker may be ahead, where the number of items is unknown
+MAX_BYTES_AHEAD = 32 << 20  # bytes that each worker may be ahead, for an unknown number of items
 
 _ALIGNED = 64
 _PAGE = mmap.PAGESIZE

@@ -24,11 +24,11 @@ from jreader.batches.plain_batches import batch, map_batches
 from jreader.batches.rebatching import rebatch, unbatch
 from jreader.batches.stacked import collate, stack
 from jreader.batches.windows_and_groups import group_by, sliding_window
-from jreader.workers.executor_map import BatchWorkers
+from jreader.workers.executor_map import Engine
 
 __all__ = [
-    "BatchWorkers",
     "Batching",
+    "Engine",
     "LaneBatches",
     "batch",
     "batching",

@@ -27,7 +27,7 @@ from jreader.readers.plain_functions import epoch_of_caller, in_epoch
 from jreader.readers.trees import Rows
 from jreader.workers import map_and_stack
 from jreader.workers.ahead import DrawnChunk, made_ahead
-from jreader.workers.executor_map import BatchWorkers, ExecutorCrew, each_alone
+from jreader.workers.executor_map import Engine, ExecutorCrew, each_alone
 from jreader.workers.limits import Limits
 from jreader.workers.map_tasks import MapTask
 from jreader.workers.worker_batches import exact_column, number_type
@@ -172,7 +172,7 @@ class _GroupCrew(ExecutorCrew[LanePlace]):
 class LanesElsewhere(LaneBatches[T]):
     """A pass over the batches of a stream in lanes, or over some rows of each, read by workers."""
 
-    def __init__(self, makers: BatchWorkers, *given: Any) -> None:
+    def __init__(self, makers: Engine, *given: Any) -> None:
         self._makers = makers
         super().__init__(*given)
 

@@ -23,7 +23,7 @@ from jreader.readers.seeds import Draws, resolved, seeded, waits
 from jreader.transforms import firstn
 from jreader.workers import map_samples
 from jreader.workers.ahead import made_ahead
-from jreader.workers.executor_map import BatchWorkers, ExecutorCrew, workers_of
+from jreader.workers.executor_map import Engine, ExecutorCrew, workers_of
 from jreader.workers.limits import Limits
 from jreader.workers.map_tasks import MapTask
 
@@ -104,7 +104,7 @@ class _made_elsewhere(Node[Any]):
 
     make: NumberedBatches
     found: Batching
-    makers: BatchWorkers
+    makers: Engine
     epoch: int = field(default=0, init=False)
     drawn: Position = field(default=None, init=False)
     unit = "batches"
@@ -159,7 +159,7 @@ def _to_the_end(made: Pass[Any], up: Pass[Any], end: Position) -> Pass[Any]:
 def made_elsewhere(
     batches: Reader[Any],
     source: Reader[Any],
-    makers: BatchWorkers,
+    makers: Engine,
     named: Callable[[Any], Any] | None = None,
     made_at: str = "",
 ) -> Reader[Any]:
@@ -208,7 +208,7 @@ def check_numbered(batches: Reader[Any]) -> Batching:
     )
 
 
-def _by_lanes(makers: BatchWorkers, node: Node[Any]) -> dict[str, Any]:
+def _by_lanes(makers: Engine, node: Node[Any]) -> dict[str, Any]:
     """The fields of an op that change where workers read the lanes below it."""
     dealt = dealt_below(node.reader) if isinstance(node, batch) else None
     return {"_makers": makers} if dealt and not dealt.owned else {}

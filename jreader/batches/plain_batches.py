@@ -50,7 +50,7 @@ from jreader.readers.starting import in_batches, mapped_last
 from jreader.readers.trees import Rows
 from jreader.workers import Processes
 from jreader.workers.ahead import made_ahead
-from jreader.workers.executor_map import BatchWorkers, ExecutorCrew
+from jreader.workers.executor_map import Engine, ExecutorCrew
 from jreader.workers.limits import Limits
 from jreader.workers.map_tasks import MapTask
 from jreader.workers.threads import map_on_threads
@@ -101,7 +101,7 @@ class batch(Node[Sequence[T]]):
     drop_last: bool | None = truth(default=None)
     _wraps: Ends | None = field(default=None, init=False)
     """How lanes begin again that have ended, where a loader says so."""
-    _makers: BatchWorkers | None = field(default=None, init=False)
+    _makers: Engine | None = field(default=None, init=False)
     """Whose workers read the lanes, where a loader says so."""
     removed: Removed | None = field(default=None, init=False)
     """Samples whose rows stay empty, where a loader says so."""

@@ -15,7 +15,7 @@ from jreader.sources.files.file_readers import files_named
 from jreader.sources.files.index_cache import cache_folder
 from jreader.sources.files.set_indices import MANY, SETS, folder_beside
 from jreader.sources.json_lines import jsonl
-from jreader.sources.remote_systems import is_remote
+from jreader.sources.remote import is_remote
 from jreader.sources.tables.parquet_files import parquet
 from jreader.sources.tar_files import tar
 from jreader.sources.tfrecord_files import tfrecord
@@ -61,6 +61,6 @@ def _indexed_reader(paths: Sequence[str], kind: str | None) -> Any:
         if any(name.endswith(make.suffixes) for name in names):
             return make(paths)
     raise CommandFailed(
-        f"cannot tell the format of {masked(paths[0])!r} by the names of the files: type --format "
+        f"cannot infer the format of {masked(paths[0])!r} from the file names: type --format "
         f"and one of {', '.join(INDEXED)}"
     )

@@ -22,7 +22,7 @@ _STORED, _SIDE, _LEVELS = 8, 28, 16
 
 
 def train() -> Node[Sample]:
-    """A reader of 1,438 training digits: four fifths of scikit-learn's, upsampled to 28x28.
+    """Read 1,438 training digits: four fifths of scikit-learn's, upsampled to 28x28.
 
     >>> train()
     map_readers(scaled, digits.arrays('train'))
@@ -35,7 +35,7 @@ def train() -> Node[Sample]:
 
 
 def test() -> Node[Sample]:
-    """A reader of 359 test digits: one fifth of scikit-learn's, upsampled to 28x28.
+    """Read 359 test digits: one fifth of scikit-learn's, upsampled to 28x28.
 
     >>> next(test()())[1]
     np.int64(4)

@@ -19,7 +19,7 @@ Sample: TypeAlias = tuple[Array, np.int64]
 
 @op
 class _stored(Table[tuple[Array, Any]]):
-    """A reader of the rows of the arrays that `load(mode)` returns when the first pass begins.
+    """Read the rows of the arrays that `load(mode)` returns when the first pass begins.
 
     Args:
         load: A function that takes a mode, and returns images and labels.

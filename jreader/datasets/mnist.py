@@ -39,7 +39,7 @@ SUMS = {
 
 
 def train() -> Node[Sample]:
-    """A reader of the 60,000 training digits of MNIST.
+    """Read the 60,000 training digits of MNIST.
 
     >>> train(), len(train())
     (map_readers(scaled, mnist.arrays('train')), 60000)
@@ -53,7 +53,7 @@ def train() -> Node[Sample]:
 
 
 def test() -> Node[Sample]:
-    """A reader of the 10,000 test digits of MNIST.
+    """Read the 10,000 test digits of MNIST.
 
     >>> test(), len(test())
     (map_readers(scaled, mnist.arrays('test')), 10000)

@@ -38,10 +38,11 @@ _CALL = "ContextParallel(sharding, order, axis)"
 
 @dataclass(frozen=True)
 class ContextParallel:
-    """Sequences split over an axis of a mesh, in an order that balances causal attention.
+    """Split sequences over an axis of a mesh, in an order that balances causal attention.
 
-    Give it as `load(sharding=...)`. Tokens, segment ids, positions and masks are moved alike: each
-    field whose sharding names `axis` behind the axis of rows. All others stay as they are.
+    Give it as `load(sharding=...)`. It reorders every
+    field whose sharding names `axis` behind the axis of rows: tokens, segment ids, positions and
+    masks alike. Other fields stay as they are.
 
     >>> from jreader import Pipeline, arrays
     >>> from jreader.devices import ContextParallel
@@ -63,7 +64,7 @@ class ContextParallel:
         axis: The axis of the mesh that sequences are split along.
 
     Attributes:
-        shards: Into how many parts `axis` splits a sequence.
+        shards: The number of parts that `axis` splits a sequence into.
 
     Raises:
         TypeError: `sharding` is none.
@@ -97,7 +98,7 @@ class ContextParallel:
         set_fields(self, sharding=target, shards=along[self.axis,].shape[self.axis])
 
     def positions(self, length: int) -> Array:
-        """Which token of a sequence stands at each place of a feed: int32[length].
+        """Return the position in the sequence of each token of a feed: int32[length].
 
         They are the positions of RoPE where a row holds one sequence. Rows of several carry
         `positions` of their own (`pack`), which are moved with the tokens.
@@ -109,18 +110,18 @@ class ContextParallel:
         return np.concatenate([own[cut] for cuts in self._cuts(length) for cut in cuts])
 
     def restored(self, array: Any, axis: int = 1) -> Any:
-        """The array with the tokens in the order of the sequences, traced or not.
+        """Return the array with the tokens in sequence order, traced or not.
 
         Args:
-            array: What was made of a feed, such as logits.
-            axis: Which of its axes counts tokens.
+            array: An array computed from a feed, such as logits.
+            axis: Its axis of tokens.
         """
         places = np.argsort(self.positions(array.shape[axis]))
         known = jax.typeof(array).sharding if isinstance(array, jax.Array) else None
         if known is None or AxisType.Explicit not in known.mesh.axis_types:
             return array.take(places, axis)
         before = (slice(None),) * (axis % array.ndim)
-        return array.at[*before, places].get(out_sharding=known)  # which jax does not guess
+        return array.at[*before, places].get(out_sharding=known)  # jax cannot infer it
 
     def dealer(self, sharding: Sharding, rows: int, like: Array) -> Dealer:
         """Gives, for arrays of one shape and dtype, the function that finds a part by its index.

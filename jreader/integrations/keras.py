@@ -70,7 +70,7 @@ class KerasFeeds:
         self.step = self._start = self._first = first * self.steps + position.steps
         self._resumed = at
         self._one_epoch, self._peeks, self._in_epoch = epoch is not None, False, False
-        self._steps_of_fit = self.steps  # its steps_per_epoch, once the callback knows it
+        self._steps_of_fit = self.steps  # `steps_per_epoch` of `fit`, once the callback knows it
         self._feeds: Any = None
         self._next_step = -1  # the step of the next one of these
 
@@ -104,7 +104,7 @@ class KerasFeeds:
             until = step - done + self.steps if self._one_epoch else None
             at = self._resumed if step == self._first else None
             self._feeds = self._loader.steps(until, at, start=0 if at else step)
-        self._next_step = -1  # which stays if this raises
+        self._next_step = -1  # stays so if this raises
         batch = self._batch(next(self._feeds))
         self._next_step = self.step = step + 1
         return batch

@@ -1,4 +1,4 @@
-"""The arguments of a loader: those to be read later, and those of PyTorch and Paddle alone."""
+"""The arguments of a loader: attributes to read, and foreign ones of PyTorch and Paddle."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from jreader import errors
-from jreader.batches import Batching, BatchWorkers
+from jreader.batches import Batching, Engine
 from jreader.batches.made_elsewhere import check_numbered
 from jreader.feeds import data
 from jreader.readers import Node, Reader, described
@@ -20,7 +20,7 @@ CALL = "DataLoader(dataset, ...)"
 
 
 class Fixed:
-    """An argument of a loader, as an attribute that can be read and not set.
+    """An argument of a loader, as a read-only attribute.
 
     Passes that have begun would not notice another value; make another loader for that.
     """
@@ -48,7 +48,7 @@ class Fixed:
 
 
 def names_given(kind: type) -> list[str]:
-    """The names of the arguments that can be read of loaders of a class."""
+    """The names of the read-only arguments of a class of loaders."""
     return [name for name, value in vars(kind).items() if isinstance(value, Fixed)]
 
 
@@ -74,7 +74,7 @@ _FOREIGN: dict[str, tuple[Any, str]] = {
 
 
 def capacity_of(capacity: int, foreign: dict[str, Any], known: list[str]) -> int:
-    """How many feeds to prefetch, by `capacity` or Paddle's words; it checks foreign arguments too.
+    """Returns how many feeds to prefetch; checks foreign arguments too.
 
     >>> capacity_of(2, {"pin_memory": False, "use_buffer_reader": False}, [])
     0
@@ -133,7 +133,7 @@ def check_order(batch_size: Any, shuffle: Any, drop_last: Any) -> None:
 
 def checked_workers(
     workers: Any, batches: Reader[Any], *, resident: bool, share: str | None = None
-) -> BatchWorkers:
+) -> Engine:
     """The executor that `workers` of `load` asks for.
 
     Raises:
@@ -156,13 +156,11 @@ def checked_workers(
         )
     found = check_numbered(batches)
     if share is None:
-        return BatchWorkers(executor, {})
+        return Engine(executor, {})
     return _shared_workers(executor, found, batches, share)
 
 
-def _shared_workers(
-    executor: Any, found: Batching, batches: Reader[Any], share: Any
-) -> BatchWorkers:
+def _shared_workers(executor: Any, found: Batching, batches: Reader[Any], share: Any) -> Engine:
     """The executor that loaders share whose `share` is equal."""
     call = f"load(workers=..., share={described(share)})"
     client = getattr(executor, "_client", None)  # Dask's
@@ -183,7 +181,7 @@ def _shared_workers(
             f"{call} needs what other jobs draw too, and {described(batches)} draws other numbers "
             "in each: type seed=0 where it is random."
         )
-    return BatchWorkers(SharedDask(client), {}, share)
+    return Engine(SharedDask(client), {}, share)
 
 
 def _is_place(value: Any) -> bool:

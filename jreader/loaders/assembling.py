@@ -23,7 +23,7 @@ _ONE_SIZE = (
 
 
 class Assembler:
-    """It makes the host feeds of one epoch out of groups of batches.
+    """Makes the host feeds of one epoch from groups of batches.
 
     Attributes:
         rows: The rows of a full batch; None before the first batch.
@@ -45,10 +45,8 @@ class Assembler:
         own = self._lanes and loading.share is not None
         self._needs_own_rows = own and not loading.pads  # else batches without any make no feed
         self._ended = False  # whether a short batch has come that has to be the last
-        self._whole_sizes: list[int] | None = (
-            None  # the rows of a whole feed: another needs no look
-        )
-        self._plain_rows: int | None = None  # those of its batch, if its arrays are the feed
+        self._whole_sizes: list[int] | None = None  # equal batches make a feed, unchecked
+        self._plain_rows: int | None = None  # a batch of so many rows is a feed as it is
         feeds = loading.feeds
         self._named: Callable[[Any], Any] = partial(
             feeds.from_samples, lists=self._kind == "samples"
@@ -59,7 +57,7 @@ class Assembler:
             self._named = partial(_received, feeds)
 
     def feed(self, group: Any) -> Any | None:
-        """The host feed of a batch, or of a list of them if it takes several; None: it is left out.
+        """Makes the host feed of a batch, or of a list of batches; None if it is dropped.
 
         Raises:
             FeedMismatch: The batches differ in size, and steps have one size.
@@ -146,7 +144,7 @@ class Assembler:
         return whole, -(-rows[0] * full // max(samples[0], 1)), full
 
     def _left_out(self, seen: int, needed: int) -> Any | None:
-        """None, for batches that make no feed; or the error that it is."""
+        """Returns None for batches that make no feed, or raises if that is an error."""
         if self.loading.strict:
             raise self.loading.short(seen, needed)
         return None

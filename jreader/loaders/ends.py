@@ -107,10 +107,10 @@ class EpochEnd:
         when = f"after {steps} steps" if steps else "before its first step: it is empty"
         warn(
             f"epoch {self._cursor['epoch']} ended {when}, since a lane had too few samples for its "
-            "rows, and what the other lanes still had is left out. last='pad' goes on until all "
-            "have ended, with zeros, under a mask, in the rows of those that have; last='wrap' "
-            "begins these again; drop_last=True leaves it out without this warning; files of equal "
-            "sizes, or fewer lanes, leave out less.",
+            "rows; the remaining samples of other lanes are dropped. last='pad' continues until "
+            "all lanes have ended, with zeros, under a mask, in the rows of ended ones; "
+            "last='wrap' restarts these; drop_last=True drops the rest without this warning; files "
+            "of equal sizes, or fewer lanes, drop less.",
             self._made_at,
         )
 
@@ -126,10 +126,10 @@ class EpochEnd:
             )
         needs = f"{steps * size}: {steps} steps of {size}" if size else f"{steps} steps"
         return ShortEpoch(
-            f"{reads} ended after {samples}, and epoch {epoch}, which goes on where the one before "
-            f"ended, needs {needs}. Give a steps_per_epoch that it can fill; or, below the "
-            f"batches, .epochs() to go round, .firstn(n) to begin anew in each epoch; or "
-            f"last='wrap', which begins it again."
+            f"{reads} ended after {samples}, and epoch {epoch}, which continues where the one "
+            f"before ended, needs {needs}. Give a steps_per_epoch that it can fill; or, below the "
+            f"batches, .epochs() to repeat the data, .firstn(n) to restart it in each epoch; or "
+            f"last='wrap', which starts the epoch over."
         )
 
 

@@ -168,9 +168,9 @@ def _position_of(source: Source, cursor: Cursor, *, continues: bool) -> Position
         return position.batches
     if has_sizes and continues:
         raise NotResumable(
-            f"this cursor is of batches of {position.size} samples of a stream that goes on in the "
-            f"next epoch, and does not say how many came before: resume with one batch size, not "
-            f"with {source.size}."
+            f"this cursor is of batches of {position.size} samples of a stream that continues "
+            f"in the next epoch, and does not say how many came before: resume with one batch "
+            f"size, not with {source.size}."
         )
     return _counted_in_stream(source, position.batches, cursor["samples"], has_sizes=has_sizes)
 

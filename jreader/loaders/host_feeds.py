@@ -50,7 +50,7 @@ class _FeedTimer:
         self.next()
 
     def next(self) -> None:
-        """Another feed is begun; one that is to pass is annotated all the same."""
+        """Begins another feed; untimed ones are annotated all the same."""
         self.on, self._timed = True, not self.sampling.left
         self.sampling.left -= not self._timed
         self._began = time.perf_counter_ns()
@@ -58,7 +58,7 @@ class _FeedTimer:
             self.annotate("read")
 
     def assembled(self, make: Fn, group: Any) -> Any | None:
-        """What `make` makes of its batches, which were read; None if they make no feed."""
+        """Makes a feed of its batches, and times that; None if they make no feed."""
         read = time.perf_counter_ns()
         if self._span:
             self.annotate("collate")
@@ -79,7 +79,7 @@ class _FeedTimer:
         return feed
 
     def finish(self, item: Any) -> Any:
-        """What the pass makes of it, as it puts it on the devices."""
+        """Finishes an item, as the pass puts it on the devices, and times that."""
         finished = self._finish(item)
         if self._timed:
             self._counters.placed.append(time.perf_counter_ns() - self._stacked)
@@ -218,7 +218,7 @@ class HostFeeds:
 def resident_feeds(
     loading: Loading, there: BatchAt, cursor: Cursor, run: Run, wanted: Wanted, finish: Fn | None
 ) -> Pass[Any]:
-    """The same of a loader whose data lie on the devices, with None for each feed."""
+    """The pass of a loader whose data are on the devices, with None for each feed."""
     epoch, batches = cursor["epoch"], loading.of_epoch()
     if epoch >> 32:
         raise ValueError(

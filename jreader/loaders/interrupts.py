@@ -82,7 +82,7 @@ class graceful_stop:
         self._signal = number
         name = signal.Signals(number).name
         with suppress(OSError):  # print, or a file's own buffer, cannot be entered twice
-            message = f"\n{name}: this step is finished first; a second one stops at once.\n"
+            message = f"\n{name}: finishing this step first; a second signal stops at once.\n"
             os.write(2, message.encode())
         if self._is_multihost:
             signal.raise_signal(signal.SIGTERM)
@@ -109,4 +109,6 @@ class graceful_stop:
         elif error is None:
             raise SystemExit(128 + number)
         else:
-            error.add_note(f"{signal.Signals(number).name} came meanwhile, and was held back.")
+            error.add_note(
+                f"{signal.Signals(number).name} arrived during the block, and was held back."
+            )

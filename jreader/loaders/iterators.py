@@ -29,7 +29,7 @@ profiler.annotation = TraceAnnotation
 
 
 class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"]):
-    """An iterator of feeds, which knows its position between any two of them.
+    """An iterator of feeds, whose `cursor` you can save and resume after any of them.
 
     It stops its thread when it is exhausted, closed or garbage-collected, and at the end of a
     `with` block.
@@ -43,7 +43,7 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
     (0, 1)
 
     Attributes:
-        waited: The seconds that the loop has waited for feeds.
+        waited: Seconds that the loop has waited for feeds.
         annotates_steps: Whether each step is a `StepTraceAnnotation` while a profiler records, from
             one `next(feeds)` to the next one; the last one of an epoch finds its end. Set it to
             False where your own encloses `next(feeds)`, since steps of a trace must not overlap.
@@ -76,14 +76,14 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
         """Returns the iterator; warns if it has given all of its feeds."""
         if self._pass is None:
             warn(
-                "this iterator of feeds has ended, and gives each feed once: loop over the loader, "
-                "`for feed in loader`, which begins the next epoch."
+                "this iterator of feeds is exhausted: loop over the loader, "
+                "`for feed in loader`, which starts the next epoch."
             )
         return self
 
     @property
     def cursor(self) -> Cursor:
-        """The position after the last feed that the loop got: a small dict, exact through JSON."""
+        """The position after the last feed that you received: a small dict to save as JSON."""
         return sealed(self._now)
 
     @property
@@ -91,7 +91,7 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
         return Place(*self._place[0]).cursor
 
     def get_state(self) -> State:
-        """Returns the cursor as a JSON text, as iterators of Grain return their state.
+        """Return the cursor as JSON text, as Grain's iterators return their state.
 
         >>> from jreader import Pipeline, arrays
         >>> feeds = Pipeline(arrays([0, 1, 2, 3])).batch(2).load().epoch(0)
@@ -108,11 +108,11 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
         return State(json.dumps(self.cursor))
 
     def set_state(self, state: State | str | bytes | Mapping[str, object]) -> None:
-        """Goes to a state of feeds of the same plan, in whatever epoch that was; no feed is lost.
+        """Go to a state of feeds of the same plan, in any epoch; no feed is lost.
 
-        Feeds that were prefetched are dropped and made again when their turn comes. If these are
+        Prefetched feeds are dropped, and made again in their turn. If these are
         the feeds of `for feed in loader`, its next epoch is the one after that of the state.
-        Several processes all call it after the same step.
+        With several processes, call it on all after the same step.
 
         Args:
             state: What `get_state` returned, also as bytes; or a cursor.
@@ -135,13 +135,13 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
             run.next_epoch = cursor["epoch"] + 1
 
     def start_prefetch(self) -> None:
-        """Does nothing: Grain's checkpoint handler calls it. The first `next(feeds)` prefetches."""
+        """Do nothing: Grain's checkpoint handler calls it. The first `next(feeds)` prefetches."""
 
     @property
     def step(self) -> int:
-        """How many feeds the loop got; those before the cursor it began at count, too.
+        """The number of feeds received in the run, including those before the cursor.
 
-        Steps that `skip_steps` leaves out count as well.
+        Steps skipped by `skip_steps` count as well.
         """
         return self._now["step"]
 
@@ -221,7 +221,7 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
             profiler.end(step)
 
     def _wait_for_compilation(self) -> None:
-        """Waits until steps are compiled, so that the loop does not compile them too."""
+        """Waits for the compilation of `loader.warm`, so that the loop compiles nothing."""
         try:
             while self._run.warming:
                 self._run.warming.pop().wait()
@@ -230,7 +230,7 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
             raise
 
     def _ended(self, here: Pass[Feed]) -> None:
-        """Stands at the next epoch, if one has ended and not the run."""
+        """Moves to the next epoch, if the run has one."""
         if here is not self._pass:
             return  # another thread has closed it meanwhile
         ended = self._now
@@ -245,9 +245,9 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
         self._place[0] = Place.of({**after, "skipped": []})
 
     def seek(self, step: int) -> None:
-        """Goes to a step, forward or back, as `feeds.step` counts: its feed is the next one.
+        """Go to a step, forward or back, as `feeds.step` counts: its feed is the next one.
 
-        An indexed plan goes there at once; of another one, everything before it is read and
+        An indexed plan jumps there; otherwise everything before it is read and
         dropped.
 
         >>> import numpy as np
@@ -299,10 +299,10 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
         self._enter(cursor)
 
     def set_weights(self, weights: Mapping[str, Any] | Sequence[Any]) -> int:
-        """Gives the readers of a `mix` other weights from the next feed on; none loses its place.
+        """Set new weights of a `mix` from the next feed on; every reader keeps its place.
 
         Ops that hold samples of a stream (`pack`, `shuffle(n)`) give those first. Later epochs and
-        cursors keep the weights. Several processes all call it after the same step.
+        cursors keep the weights. With several processes, call it on all after the same step.
 
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays, mix
@@ -346,17 +346,17 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
         return last_change(cursor)
 
     def _cursor_at(self, step: int) -> Cursor | None:
-        """The cursor of a step, if it can be found without reading up to there; else None."""
+        """The cursor of a step, if it can be found without reading; else None."""
         endless = self._wanted.endless
         epoch = 0 if endless else self._first["epoch"]
         return cursor_of_step(self._loading, epoch, step, endless=endless)
 
     def _reaches(self, step: int) -> bool:
-        """Whether this pass comes to a step that lies ahead."""
+        """Whether this pass will reach a later step."""
         return step >= self.step and (self._wanted.endless or self.epoch == self._first["epoch"])
 
     def close(self) -> None:
-        """Stops the thread and drops the prefetched feeds; there are no more feeds."""
+        """Stop the thread and drop the prefetched feeds; there are no more feeds."""
         self._end_step()
         if self._pass:
             here, self._pass = self._pass, None

@@ -1,4 +1,4 @@
-"""`DataLoader`: its doors. What it loads is a `Loading`, and what its passes share, a `Run`."""
+"""`DataLoader`: its public API. `Loading` holds what it loads, `Run` what its passes share."""
 
 from __future__ import annotations
 
@@ -33,12 +33,7 @@ from jreader.loaders.multihost.agreement import TIMEOUT
 from jreader.loaders.prefetching import finisher, first_item, spec_of
 from jreader.loaders.queries.asked_rows import AskedRows
 from jreader.loaders.queries.notebook_table import picture
-from jreader.loaders.queries.occurrences import (
-    EpochRange,
-    Occurrences,
-    checked_epochs,
-    occurrences_of,
-)
+from jreader.loaders.queries.occurrences import Epochs, Occurrences, checked_epochs, occurrences_of
 from jreader.loaders.queries.provenance import Samples, samples_of
 from jreader.loaders.queries.removal import loading_without
 from jreader.loaders.queries.shapes import shapes_of
@@ -56,7 +51,7 @@ T = TypeVar("T")
 
 
 class DataLoader(Generic[Feed]):
-    """An iterable of feeds on devices, which are prefetched before the step needs them.
+    """An iterable of feeds, prefetched to the devices before your training step asks for them.
 
     >>> import numpy as np
     >>> from jreader import data
@@ -71,10 +66,10 @@ class DataLoader(Generic[Feed]):
     (3, 4) [0 1 2]
     (3, 4) [3 4 5]
 
-    Each `for feed in loader` is the next epoch, shuffled anew. Several passes at the same time are
-    independent of each other. A `with` block closes the passes that are still open at its end.
+    Each `for feed in loader` is the next epoch, reshuffled. Passes that run at the same time are
+    independent of each other. At its end, a `with` block closes open passes.
 
-    The arguments can be read (`loader.batch_size`), but not set: passes that have begun would not
+    You can read the arguments (`loader.batch_size`), but not set them: running passes would not
     notice.
     """
 
@@ -110,62 +105,61 @@ class DataLoader(Generic[Feed]):
         sharding: Any = None,
         **foreign: Any,
     ) -> None:
-        """A loader over a data set.
+        """Load batches of a data set.
 
         >>> [feed.tolist() for feed in DataLoader(range(5), batch_size=2)]
         [[0, 1], [2, 3], [4]]
 
         Args:
-            dataset: A data set with `__getitem__` and `__len__`, of any library, or a list; its
-                `__getitems__` is used if there is one. Or an `IterableDataset`.
-            batch_size: Samples per batch; D places get a batch each. None for feeds that are single
-                samples.
-            shuffle: Whether to shuffle the samples, anew in every epoch.
-            drop_last: Whether to leave out a short last batch. By default one place gets it as it
-                is. Several places need batches of one size: those that are left over are left out
-                with a warning. True leaves them out without a warning, False pads them with zeros,
-                and every feed carries a `mask`.
+            dataset: A data set with `__getitem__` and `__len__`, of any library, or a list;
+                `__getitems__` is used where it exists. Or an `IterableDataset`.
+            batch_size: Samples per batch; each of D places gets a batch. None feeds single samples.
+            shuffle: Whether to reshuffle the samples in every epoch.
+            drop_last: Whether to drop a short last batch. By default one place gets it as it is;
+                several places need batches of one size, and leftover ones are dropped with a
+                warning. True drops them without a warning; False pads them with zeros, and every
+                feed carries a `mask`.
             batch_sampler: A `BatchSampler`, or another iterable of lists of indices that can be
-                iterated in every epoch. Instead of `batch_size`, `shuffle` and `drop_last`.
+                iterated again in every epoch. Replaces `batch_size`, `shuffle` and `drop_last`.
             collate_fn: Takes the list of samples of a batch (with `batch_size=None`, a sample), and
                 returns a feed, whose arrays go to the devices. None for `jreader.datasets.collate`.
-            num_workers: The number of worker processes that fetch and collate batches, which keep
-                their order; 0 does so on the loader's threads. Workers run neither the main script
-                nor jax, and return large arrays through shared memory. One worker reads an
-                `IterableDataset`. The stream is the same for any number.
-            timeout: The seconds to wait for a batch of a worker; 0 for no limit.
+            num_workers: The number of worker processes that fetch and collate batches; 0 uses the
+                loader's threads. The stream is the same for any number. Workers run neither the
+                main script nor jax, and return large arrays through shared memory. One worker
+                reads an `IterableDataset`.
+            timeout: Seconds to wait for a batch of a worker; 0 for no limit.
             worker_init_fn: Called in each worker with its number, from 0, before its first batch;
-                there, `jreader.get_worker_info()` has the data set.
-            persistent_workers: Whether workers keep their copy of the data set from epoch to epoch.
-                Otherwise it is sent again if it has changed. Either way, the processes live as long
-                as the loader.
+                `jreader.get_worker_info()` returns its data set there.
+            persistent_workers: Whether workers keep their copy of the data set across epochs.
+                Otherwise it is sent again if it has changed. The processes live as long as the
+                loader, either way.
             places: The devices, as in `set_sample_generator`.
             feed_list: The fields: a list of names or `data`, or a mapping from them to indices or
                 keys of a sample. None for feeds with the tree of the samples: arrays on the
                 device, strings on the host.
             return_list: Whether feeds have lists instead of tuples, and, with a `feed_list`, are
                 lists instead of dicts.
-            seed: An int, or a jax key, fixes the order of `shuffle`; None draws anew for each pass,
-                which can be resumed all the same. It also seeds the global generators of NumPy and
-                Python in workers, for each batch, unless `worker_init_fn` seeds them.
+            seed: An int, or a jax key, fixes the order of `shuffle`. None draws a new order for
+                each pass, which can be resumed all the same. It also seeds the global generators of
+                NumPy and Python in workers, for each batch, unless `worker_init_fn` seeds them.
             last: What to do with short batches, instead of `drop_last`, as in `from_generator`.
-            sampler: A sampler, or another iterable of indices that can be iterated in every epoch.
-                Instead of `shuffle`.
-            prefetch_factor: How many batches to ask of each worker ahead; None for 2, and more if
-                they take little time.
-            capacity: How many feeds to prefetch to the devices; 0 prefetches none. Paddle's
-                `reader_buffer_size` is the same, and its `use_buffer_reader=False` means 0.
-            tune: Whether to move `capacity`, and the threads of maps in the data, while the loop
-                runs, as in `Pipeline.load`; `num_workers` stay as they are.
-            sharding: Where feeds go, as in `Pipeline.load`: a Mesh, a Sharding, a Device, "host", a
-                tree of them for the fields. `batch_size` is then that of the global batch, of which
-                each process fetches its own rows. Instead of `places`.
+            sampler: A sampler, or another iterable of indices that can be iterated again in every
+                epoch. Replaces `shuffle`.
+            prefetch_factor: Batches to request ahead from each worker; None for 2, and more if they
+                take little time.
+            capacity: Feeds to prefetch to the devices; 0 for none. Paddle's `reader_buffer_size` is
+                the same, and its `use_buffer_reader=False` means 0.
+            tune: Whether to autotune `capacity` and the number of map threads while training, as in
+                `Pipeline.load`; `num_workers` is not tuned.
+            sharding: Where feeds go, as in `Pipeline.load`: a Mesh, a Sharding, a Device, "host",
+                or a tree of these by field. `batch_size` is then the size of the global batch, of
+                which each process fetches its own rows. Replaces `places`.
             **foreign: Other arguments of PyTorch and Paddle, with values that change nothing here
                 (`pin_memory=False`).
 
         Raises:
             TypeError: An argument is of the wrong kind, or one of PyTorch or Paddle has a value
-                that means nothing here; the error says why.
+                that has no meaning here; the error says why.
             ValueError: Arguments contradict each other, or a number is too small.
             BatchNotDivisible: The batch cannot be split evenly over the devices of `sharding`.
         """
@@ -200,7 +194,7 @@ class DataLoader(Generic[Feed]):
         tune: bool | Mapping[str, int] = False,
         into: Callable[..., Feed] | None = None,
     ) -> DataLoader[Feed]:
-        """A loader as in Paddle, whose source `set_sample_generator` or one of its kind sets.
+        """Make a loader as Paddle does: set its source with `set_sample_generator` or its kin.
 
         >>> loader = DataLoader.from_generator({"number": 0}, capacity=2)
         >>> loader = loader.set_sample_generator(lambda: [(1,), (2,), (3,), (4,)], batch_size=2)
@@ -210,30 +204,31 @@ class DataLoader(Generic[Feed]):
         Args:
             feed_list: The fields: a list of names or `data`, or a mapping from them to indices or
                 keys of a sample. None for feeds with the tree of the samples.
-            capacity: How many feeds to prefetch to the devices; 0 prefetches none.
+            capacity: Feeds to prefetch to the devices; 0 for none.
             use_double_buffer: Whether to prefetch to the devices. False prefetches on the host, and
                 puts a feed on the devices when the loop asks for it.
             iterable: Whether to iterate the loader. False is for `start()`, `next()`, `reset()` and
                 `EOFException`.
             return_list: Whether a feed is a list in the order of the `feed_list`, not a dict.
-            use_multiprocess: Only False, and here only because it is Paddle's sixth argument. To
-                read in processes, use `multiprocess_reader([reader])`, or `map(fn, processes=2)`.
-            drop_last: Whether to leave out, on several places, the batches of a feed that has too
-                few, or batches of unequal sizes. With False, they are padded with zeros, and every
-                feed carries a `mask` (bool; the last item of a list). None leaves them out with a
-                warning. One place gets every batch as it is.
-            last: What to do with short batches, instead of `drop_last`, so that steps have one
-                size, also on one place: "drop" or "pad" them, "wrap" (fill them up with the first
-                samples of the epoch, in their order) or raise an "error"; or "keep" them as they
+            use_multiprocess: Only False; accepted as Paddle's sixth argument. To read in processes,
+                use `multiprocess_reader([reader])`, or `map(fn, processes=2)`.
+            drop_last: Whether to drop, on several places, groups of too few batches, or of batches
+                of unequal sizes. False pads them with zeros, and every feed carries a `mask` (bool;
+                the last item of a list). None drops them with a warning. One place gets every batch
+                as it is.
+            last: What to do with short batches, instead of `drop_last`, so that all steps have one
+                size, also on one place: "drop" them, "pad" them with zeros, "wrap" (fill them up
+                with the first samples of the epoch) or raise an "error"; or "keep" them as they
                 are, on one place.
-            steps_per_epoch: How many feeds an epoch has; None for all. If there are more, they are
-                left out; if there are fewer, that is an error, or with `last="wrap"` the epoch
-                begins again. A stream that may be endless goes on where the epoch before ended;
-                with `firstn(reader, n)` it begins again in each epoch.
-            peer_timeout: The seconds to wait for other processes of `jax.distributed`, where each
-                reads a stream; 0 for no limit.
-            tune: Whether to move threads and `capacity` while the loop runs, as in `Pipeline.load`.
-            into: What takes the fields of each feed by keyword, as in `Pipeline.load`.
+            steps_per_epoch: Feeds per epoch; None for all. Surplus feeds are dropped; too few are
+                an error, or with `last="wrap"` the epoch starts over. A possibly endless stream
+                continues where the previous epoch ended; `firstn(reader, n)` restarts it in each.
+            peer_timeout: Seconds to wait for other processes of `jax.distributed`, where each reads
+                a stream; 0 for no limit.
+            tune: Whether to autotune map threads and `capacity` while training, as in
+                `Pipeline.load`.
+            into: A class or function that takes the fields of each feed by keyword, as in
+                `Pipeline.load`.
 
         Raises:
             TypeError: `feed_list`, `capacity` or `tune` is of the wrong kind.
@@ -304,7 +299,7 @@ class DataLoader(Generic[Feed]):
         drop_last: bool = True,
         places: Any = None,
     ) -> Self:
-        """Sets a reader of samples as the source; each place gets `batch_size` of them per feed.
+        """Set a reader of samples as the source; each place gets `batch_size` samples per feed.
 
         >>> loader = DataLoader.from_generator({"number": 0})
         >>> loader = loader.set_sample_generator(lambda: [(1,), (2,), (3,)], batch_size=2)
@@ -315,7 +310,7 @@ class DataLoader(Generic[Feed]):
             reader: Yields samples: tuples or lists of fields in the order of the `feed_list`, or
                 dicts of fields by name.
             batch_size: Samples per batch (B); on D places a feed has D batches.
-            drop_last: Whether to leave out a last batch with fewer samples; it has no effect if
+            drop_last: Whether to drop a last batch with fewer samples; it has no effect if
                 `from_generator` got `last="pad"`, "wrap", "error" or "keep".
             places: The devices: None for the default one, or a device (feeds of [B, ...]); a list
                 of D devices ([D, B, ...], as pmap takes it); or a Sharding of the global array.
@@ -330,7 +325,7 @@ class DataLoader(Generic[Feed]):
         return self._set(Source(batches, "samples", places, batch_per_place=True, rows=rows))
 
     def set_sample_list_generator(self, reader: Reader[Any], places: Any = None) -> Self:
-        """Sets a reader of lists of samples as the source; each sample is a tuple or a dict.
+        """Set a reader of lists of samples as the source; each sample is a tuple or a dict.
 
         >>> loader = DataLoader.from_generator({"image": 0, "label": 1})
         >>> loader = loader.set_sample_list_generator(lambda: [[([0.5, 1.5], 3), ([2.5, 3.5], 4)]])
@@ -349,7 +344,7 @@ class DataLoader(Generic[Feed]):
         return self._set(Source(reader, "sample lists", places, batch_per_place=True, rows=rows))
 
     def set_batch_generator(self, reader: Reader[Any], places: Any = None) -> Self:
-        """Sets a reader of batches as the source: tuples, lists or dicts of stacked arrays.
+        """Set a reader of batches as the source: tuples, lists or dicts of stacked arrays.
 
         >>> import numpy as np
         >>> loader = DataLoader.from_generator()
@@ -378,9 +373,9 @@ class DataLoader(Generic[Feed]):
     def on_device(
         self, fn: Callable[..., Any], rng: Randomness = None, *, seed: Any = 0
     ) -> DataLoader[Any]:
-        """Returns a loader that applies `fn` to every feed, jitted, on the devices.
+        """Return a loader that applies `fn` to every feed, jitted, on the devices.
 
-        It can send small data (bytes, say) to the devices, and convert them there.
+        Use it to send small data, such as uint8 images, and convert them on the devices.
 
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays
@@ -390,7 +385,7 @@ class DataLoader(Generic[Feed]):
         ['float32', 'float32']
 
         Args:
-            fn: Takes a feed, and returns any tree of arrays; jax has to be able to trace it.
+            fn: Takes a feed, and returns any tree of arrays; jax must be able to trace it.
             rng: "batch" calls `fn(feed, key)`; "sample" calls `fn(feed, keys)`, with a key for each
                 sample, made from the seed, the epoch and the number of the sample in it, never from
                 devices. None calls `fn(feed)`.
@@ -410,10 +405,10 @@ class DataLoader(Generic[Feed]):
         return self._with(stages=Stages(*before.stages, stage, into=before.into))
 
     def chunk(self, k: int) -> Self:
-        """Returns a loader whose feeds hold `k` steps: [k, B, ...], as `lax.scan` takes them.
+        """Return a loader whose feeds hold `k` steps: [k, B, ...], as `lax.scan` takes them.
 
         With several places, or pmap, feeds are [D, k, n, ...]. If fewer than `k` steps are left at
-        the end of an epoch, they are left out or padded, as a short batch is.
+        the end of an epoch, they are dropped or padded, as a short batch is.
 
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays
@@ -536,7 +531,7 @@ class DataLoader(Generic[Feed]):
 
     @property
     def next_epoch(self) -> int:
-        """The number of the epoch that the next `iter(loader)` begins; it can be set.
+        """The number of the epoch that the next `iter(loader)` starts; you can set it.
 
         >>> from jreader import Pipeline, arrays
         >>> loader = Pipeline(arrays([0, 1, 2, 3])).batch(2).load()
@@ -550,11 +545,11 @@ class DataLoader(Generic[Feed]):
         self._run.next_epoch = epoch
 
     def __call__(self) -> FeedIterator[Feed]:
-        """The next epoch, as `iter(loader)` gives it."""
+        """Start the next epoch, as `iter(loader)` does."""
         return iter(self)
 
     def __iter__(self) -> FeedIterator[Feed]:
-        """The next epoch, as an independent pass."""
+        """Start the next epoch, as an independent pass."""
         if not self._iterable:
             raise TypeError(
                 "this loader is not iterable (iterable=False): call start(), then next() until "
@@ -608,7 +603,7 @@ class DataLoader(Generic[Feed]):
         start: int = 0,
         skip_steps: range | None = None,
     ) -> FeedIterator[Feed]:
-        """Returns an iterator of the feeds of one epoch: all, after a cursor, or from a step on.
+        """Iterate one epoch: all of it, the rest after a cursor, or from a step on.
 
         >>> from jreader import Pipeline, arrays
         >>> loader = Pipeline(arrays([0, 1, 2, 3, 4, 5])).shuffle(seed=1).batch(2).load()
@@ -619,10 +614,10 @@ class DataLoader(Generic[Feed]):
 
         Args:
             epoch: The number of the epoch, from 0.
-            at: A cursor of this epoch, to go on from.
-            start: The step to begin with, instead of a cursor. An indexed plan goes there at once;
-                of another one, everything before it is read and dropped.
-            skip_steps: Steps to leave out, as range(300, 310): their feeds do not go to the
+            at: A cursor of this epoch to resume.
+            start: The first step, instead of a cursor. An indexed plan jumps there; otherwise all
+                samples before it are read and dropped.
+            skip_steps: Steps to skip, such as range(300, 310): their feeds do not go to the
                 devices, `feeds.step` counts them, and cursors remember them.
 
         Raises:
@@ -649,29 +644,29 @@ class DataLoader(Generic[Feed]):
         start: int = 0,
         skip_steps: range | None = None,
     ) -> FeedIterator[Feed]:
-        """Returns an iterator of feeds, epoch after epoch, up to step `n` of the run.
+        """Iterate epoch after epoch, up to step `n` of the run.
 
-        Steps count from the beginning of the run: after a restart at a cursor of step 300,
-        `steps(1000, at=cursor)` gives the 700 that are left. So does `steps(1000, start=300)`, if
-        you saved only the number of the step.
+        Steps count from the beginning of the run: resumed at a cursor of step 300,
+        `steps(1000, at=cursor)` gives the remaining 700. So does `steps(1000, start=300)`, if you
+        saved only the number of the step.
 
         >>> from jreader import Pipeline, arrays
         >>> loader = Pipeline(arrays([0, 1, 2, 3])).batch(2).load()
         >>> feeds = loader.steps(5)
-        >>> [next(feeds).tolist() for _ in range(3)]  # two steps are an epoch
+        >>> [next(feeds).tolist() for _ in range(3)]  # an epoch has two steps
         [[0, 1], [2, 3], [0, 1]]
         >>> [feed.tolist() for feed in loader.steps(5, at=feeds.cursor)]
         [[2, 3], [0, 1]]
 
-        The first batches of an epoch are prefetched while the step has the last ones of the epoch
-        before, so data that you change between two epochs may be read as they were: use
-        `capacity=0` there, or `for feed in loader`, which begins an epoch when you ask for it.
+        The first batches of an epoch are prefetched during the last steps of the previous one. If
+        you change data between epochs, use `capacity=0`, or `for feed in loader`, which starts an
+        epoch when you ask for it.
 
         Args:
-            n: How many steps the run has; None for no end.
-            at: A cursor, to go on from.
-            start: The step to begin with, instead of a cursor, as in `epoch`.
-            skip_steps: Steps of the run to leave out, as in `epoch`.
+            n: The number of steps of the run; None for endless.
+            at: A cursor to resume.
+            start: The first step, instead of a cursor, as in `epoch`.
+            skip_steps: Steps of the run to skip, as in `epoch`.
 
         Raises:
             TypeError: `skip_steps` is not a range of steps.
@@ -694,11 +689,11 @@ class DataLoader(Generic[Feed]):
     def for_keras(
         self, inputs: Any = 0, targets: Any = 1, sample_weight: Any = None, epoch: int | None = None
     ) -> Any:
-        """Returns the feeds as a `keras.utils.PyDataset`: `fit`, `evaluate` and `predict` take it.
+        """Return the feeds as a `keras.utils.PyDataset` for `fit`, `evaluate` and `predict`.
 
         Each epoch of `fit` is the next epoch of the loader, whatever its `shuffle=` says, and with
         `steps_per_epoch` the next steps. After `load_state_dict`, the first one is the rest of that
-        epoch. Keras has to run on jax.
+        epoch. Keras must run on jax.
 
         >>> import keras
         >>> from jreader import Pipeline, arrays
@@ -710,24 +705,23 @@ class DataLoader(Generic[Feed]):
         >>> len(history.history["loss"]), data.step
         (3, 9)
 
-        Rows that `last="pad"` adds, and those of `without`, are not handed over: Keras would count
-        them in its losses and metrics. So the last batch may be shorter. Where devices have to
-        split it evenly, give `sample_weight="mask"`, and your metrics as `weighted_metrics`, which
-        are exact then; other metrics, and the loss, count padded rows.
+        Keras does not get rows padded by `last="pad"` or removed by `without`: it would count them
+        in its losses and metrics. So the last batch may be shorter. Where devices must split it
+        evenly, give `sample_weight="mask"`, and your metrics as `weighted_metrics`, which are then
+        exact; other metrics, and the loss, count padded rows.
 
-        `data.callback` puts the data where the optimizer is as a `fit` begins: at the step after
-        those that it has counted, which `BackupAndRestore` stores with the weights, or at an
-        `initial_epoch` if it has counted none. Without it, a `fit` goes on after the feeds that
-        Keras has taken of `data`.
+        `data.callback` moves the data to the optimizer's position when a `fit` starts: to the step
+        after those that it has counted, which `BackupAndRestore` stores with the weights, or to
+        `initial_epoch` if it has counted none. Without it, a `fit` continues after the feeds that
+        Keras has taken from `data`.
 
         Args:
-            inputs: The name of the field that is the model's input, its place where feeds are
-                tuples, or a list or a dict of these.
-            targets: That of the targets; None for feeds that have none.
-            sample_weight: That of the weights of samples, "mask" for the mask of padded rows, or
-                None.
-            epoch: The number of the epoch with which each `fit`, `evaluate` and `predict` begins,
-                as 0 for data of validation. None to go on with the next one.
+            inputs: The name of the model's input field, its index where feeds are tuples, or a list
+                or a dict of these.
+            targets: The field of the targets; None for feeds without.
+            sample_weight: The field of sample weights, "mask" for the mask of padded rows, or None.
+            epoch: The epoch with which each `fit`, `evaluate` and `predict` starts, such as 0 for
+                validation data. None continues with the next one.
 
         Raises:
             ModuleNotFoundError: Keras is not installed.
@@ -743,9 +737,9 @@ class DataLoader(Generic[Feed]):
         return keras_feeds(self, names, epoch, self._loaded, at and sealed(at))
 
     def samples(self, step: int, epoch: int | None = None) -> Samples:
-        """Returns which samples a past or future step of an indexed plan sees; it reads nothing.
+        """Return which samples a past or future step of an indexed plan sees; reads nothing.
 
-        Maps of samples do not matter: the samples are those that their functions get.
+        Maps do not matter: the samples are the inputs of their functions.
 
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays
@@ -754,14 +748,14 @@ class DataLoader(Generic[Feed]):
         (Samples(epoch=0, step=1, rows={'x': array([5, 0])}), [50, 0])
 
         Args:
-            step: The number of the step: what `feeds.step` is before `next(feeds)` gives its feed.
-            epoch: The number of an epoch, whose steps count from 0. None for the epoch of the
-                latest pass, and steps as that pass counts them.
+            step: The number of the step: `feeds.step` before `next(feeds)` returns its feed.
+            epoch: The epoch, whose steps count from 0. None for the epoch of the latest pass, with
+                steps as that pass counts them.
 
         Raises:
             TypeError: The plan is not indexed.
-            ValueError: The epoch has no such step; it is not under way, and its order is drawn
-                anew; or the data have another length than when it began.
+            ValueError: The epoch has no such step; it is unseeded and not the running one; or the
+                length of the data has changed since it started.
         """
         number = errors.check_number("loader.samples(step)", step)
         if epoch is not None:
@@ -778,11 +772,11 @@ class DataLoader(Generic[Feed]):
         since: Cursor | None = None,
         until: Cursor | None = None,
     ) -> Occurrences:
-        """Returns the steps of an indexed plan that hold some samples, and the rows; reads nothing.
+        """Return the steps, and rows, of an indexed plan that hold some samples; reads nothing.
 
-        It is the inverse of `samples`, by arithmetic: no batch was logged, and none is looked at.
-        Samples are counted as their source has them, before the plan moves, repeats or batches
-        them; of windows and packs, they are the documents. Maps of samples do not matter.
+        It is the inverse of `samples`, by arithmetic: it needs no log of batches. Samples are
+        numbered as in their source, before the plan reorders, repeats or batches them; for windows
+        and packs, they are the documents. Maps do not matter.
 
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays
@@ -795,11 +789,11 @@ class DataLoader(Generic[Feed]):
         Args:
             indices: The numbers of samples: an int, a list or an array; or a `Where`, or a list of
                 these, as `loader.samples(step).files` has them.
-            epochs: The numbers of the epochs to look at, as `range(3)`. None for all up to that of
-                `until`, or else of the latest pass.
-            source: In which source samples are counted, where the plan has several: the name or the
+            epochs: The epochs to search, such as `range(3)`. None for all up to that of `until`, or
+                else of the latest pass.
+            source: The source whose samples are numbered, where the plan has several: the name or
                 number of a reader of `mix`, `chain` or `interleave`, or the path of a file. None
-                counts through all of them, in their order.
+                numbers through all of them, in order.
             field: The field whose source is meant, where a `compose` has several; None for the
                 first.
             since: A cursor: steps before it do not count.
@@ -808,8 +802,8 @@ class DataLoader(Generic[Feed]):
         Raises:
             TypeError: The plan is not indexed, or the indices or epochs are not ints.
             IndexError: There is no sample of that number.
-            ValueError: There is no such source, field or file; the order of an epoch is drawn anew,
-                and it is not under way; or it has no end, and `until` is not given.
+            ValueError: There is no such source, field or file; an epoch is unseeded and not the
+                running one; or it is endless, and `until` is not given.
             NotResumable: A cursor is of another plan.
         """
         cursors = [each and self._loaded.checked(each) for each in (since, until)]
@@ -817,18 +811,18 @@ class DataLoader(Generic[Feed]):
             self._loaded,
             Place(*self._run.place[0]),
             AskedRows(indices, source, field),
-            EpochRange(checked_epochs(epochs), *cursors),
+            Epochs(checked_epochs(epochs), *cursors),
         )
 
     def without(
         self, indices: Any, *, source: str | int | None = None, field: str | int | None = None
     ) -> Self:
-        """Returns a loader of the same run without some samples: a mask hides their rows.
+        """Return a loader of the same run without some samples: a mask hides their rows.
 
-        Every feed carries a `mask`, as with `last="pad"`. Rows of removed samples are zeros, where
-        it is False; rows of `pack` stay, with segment id 0 and padding in place of removed
-        documents. Nothing else moves, so a step that holds none of them is what it was. They are
-        not read, and no function gets them.
+        Every feed carries a `mask`, as with `last="pad"`. Rows of removed samples are zeros, and
+        the mask is False there; rows of `pack` stay, with segment id 0 and padding in place of
+        removed documents. Nothing else moves: a step without removed samples is unchanged. Removed
+        samples are not read, and no function gets them.
 
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays
@@ -839,13 +833,13 @@ class DataLoader(Generic[Feed]):
         [0, 0] [False, True]
         [10, 30] [True, True]
 
-        It resumes cursors of the original run. Its own cursors name what was removed, and you get a
-        warning if you resume one with other samples removed.
+        It resumes cursors of the original run. Its own cursors name the removed samples, and you
+        get a warning if you resume one with other samples removed.
 
         Args:
             indices: The samples, as in `where`. In packed rows, padding takes the place of removed
                 documents; windows that hold a part of one are hidden whole.
-            source: In which source samples are counted, as in `where`.
+            source: The source whose samples are numbered, as in `where`.
             field: The field whose source is meant, as in `where`.
 
         Raises:
@@ -860,7 +854,7 @@ class DataLoader(Generic[Feed]):
     def affected(
         self, epochs: Iterable[int] | None = None, *, until: Cursor | None = None
     ) -> list[tuple[int, int]]:
-        """Returns which steps differ from those of the run with all samples; it reads nothing.
+        """Return which steps differ from those of the run with all samples; reads nothing.
 
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays
@@ -869,15 +863,15 @@ class DataLoader(Generic[Feed]):
         ([], [(0, 1), (1, 2)])
 
         Args:
-            epochs: The numbers of the epochs to look at, as in `where`.
+            epochs: The epochs to search, as in `where`.
             until: A cursor, as in `where`.
 
         Returns:
             The (epoch, step) of each, in the order of the run; steps count from 0 in each epoch.
 
         Raises:
-            ValueError: The order of an epoch is drawn anew, and it is not under way; or it has no
-                end, and `until` is not given.
+            ValueError: An epoch is unseeded and not the running one; or it is endless, and `until`
+                is not given.
         """
         wanted, steps = checked_epochs(epochs), set[tuple[int, int]]()
         for each in self._removed:
@@ -886,7 +880,7 @@ class DataLoader(Generic[Feed]):
         return sorted(steps)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the cursor of the latest pass, a dict that JSON and orbax can store.
+        """Return the cursor of the latest pass, a dict that JSON and orbax can store.
 
         >>> import json
         >>> from jreader import Pipeline, arrays
@@ -906,7 +900,7 @@ class DataLoader(Generic[Feed]):
         return dict(sealed(cursor))
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Makes the next `iter(loader)` go on from a cursor, as `state_dict` returns it.
+        """Resume a cursor, as `state_dict` returns it, with the next `iter(loader)`.
 
         >>> from jreader import Pipeline, arrays
         >>> rows = Pipeline(arrays([0, 1, 2, 3])).shuffle(seed=1).batch(2)
@@ -928,7 +922,7 @@ class DataLoader(Generic[Feed]):
         run.resumed, run.place, run.next_epoch = cursor, [Place.of(cursor)], cursor["epoch"]
 
     def peek(self) -> Feed:
-        """Returns the first feed of the next epoch without beginning it; no pass moves.
+        """Return the first feed of the next epoch without starting it; no pass moves.
 
         >>> from jreader import Pipeline, arrays
         >>> loader = Pipeline(arrays([0, 1, 2, 3])).batch(2).load()
@@ -956,7 +950,7 @@ class DataLoader(Generic[Feed]):
         return loading.options.stages.as_instance(spec)
 
     def shapes(self) -> list[Any]:
-        """Returns the shapes, dtypes and shardings of all feeds of the next epoch, each once.
+        """Return the distinct shapes, dtypes and shardings of the feeds of the next epoch.
 
         >>> import numpy as np
         >>> from jreader import Pipeline, ragged
@@ -979,10 +973,10 @@ class DataLoader(Generic[Feed]):
         return shapes_of(self._loaded, self._next_cursor())
 
     def stats(self) -> Stats:
-        """Returns what each stage took for the last feeds, and how full the queues were.
+        """Return the time of each stage for the last feeds, and how full the queues were.
 
-        Counting is always on; of quick feeds one in eight is timed, and one in 32 later on. The
-        counters are those of the latest pass, and of passes before it: 256 feeds at most.
+        Counting is always on; of fast feeds one in eight is timed, later one in 32. The counters
+        cover the last 256 feeds, of the latest pass and those before it.
 
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays
@@ -1005,7 +999,7 @@ class DataLoader(Generic[Feed]):
 
     @property
     def tuned(self) -> Tuned | None:
-        """The threads and the capacity that `tune=True` has come to; None without it.
+        """The number of threads and the capacity that `tune=True` has found; None without it.
 
         >>> from jreader import Pipeline, arrays
         >>> plan = Pipeline(arrays([1.0, 2.0, 3.0, 4.0])).map(abs, threads=2).batch(2)
@@ -1015,13 +1009,13 @@ class DataLoader(Generic[Feed]):
         >>> loader.tuned.capacity, [(each.function, each.threads) for each in loader.tuned.maps]
         (2, [('abs', 2)])
 
-        Its text is what to type to get the same without `tune`.
+        As text, it says what to type to get the same without `tune`.
         """
         tuner = self._run.tuner
         return tuner.tuned(self._options.capacity) if tuner else None
 
     def warm(self, step: Callable[..., Any], *state: Any) -> None:
-        """Compiles a jitted `step(*state, feed)` for all `shapes()`, while the first feed is read.
+        """Compile a jitted `step(*state, feed)` for all `shapes()`, while the first feed is read.
 
         >>> import jax, numpy as np
         >>> from jreader import Pipeline, ragged
@@ -1035,15 +1029,15 @@ class DataLoader(Generic[Feed]):
         >>> int(total), step._cache_size()
         (21, 2)
 
-        The step is traced here, so its errors are raised here, and compiled on threads; the next
-        pass hands its first feed over when all is compiled. It is never run: the state stays as it
-        is, also if the step donates it.
+        The step is traced here, so its errors are raised here, and compiled on threads. The next
+        pass returns its first feed once all is compiled. The step is never run: the state does not
+        change, even if the step donates it.
 
         Args:
             step: What `jax.jit` returned.
-            *state: The other arguments of the step, before the feed, as the loop gives them. On
-                several devices, place them first, as `loader.replicate(state)` does: what a step
-                returns lies there, and is compiled for once more otherwise.
+            *state: The other arguments of the step, before the feed, as in your loop. On several
+                devices, place them first, as `loader.replicate(state)` does; otherwise the second
+                step compiles again, for the state that the first one returned.
 
         Raises:
             TypeError: The step is not jitted, or the shapes are not known.
@@ -1052,9 +1046,9 @@ class DataLoader(Generic[Feed]):
         self._run.warming.append(Warming(step, state, self.shapes()))
 
     def replicate(self, tree: T, axis_name: str = "data") -> T:
-        """Copies a tree of arrays (parameters, say) to all devices of the feeds.
+        """Copy a tree of arrays, such as parameters, to all devices of the feeds.
 
-        A step of such parameters and feeds is compiled only once.
+        A step of such parameters and feeds compiles only once.
 
         >>> import jax
         >>> from jreader import Pipeline, arrays
@@ -1074,7 +1068,7 @@ class DataLoader(Generic[Feed]):
 
     @property
     def batch_axes(self) -> int:
-        """The number of leading axes before those of a sample; more than 1 with pmap or chunks.
+        """The number of leading axes before the sample's; more than 1 with pmap or chunks.
 
         >>> from jreader import Pipeline, arrays
         >>> loader = Pipeline(arrays([0, 1, 2, 3])).batch(2).load()
@@ -1098,11 +1092,11 @@ class DataLoader(Generic[Feed]):
         return f"{type(self).__name__}({reads}, capacity={self._options.capacity})"
 
     def __bool__(self) -> bool:
-        """A loader is true, also if its length is 0 or unknown."""
+        """Always true, even if the length is 0 or unknown."""
         return True
 
     def __len__(self) -> int:
-        """The number of feeds of an epoch.
+        """The number of feeds per epoch.
 
         Raises:
             TypeError: It is unknown before the source is read.
@@ -1134,7 +1128,7 @@ class DataLoader(Generic[Feed]):
         self._started = None
 
     def start(self) -> None:
-        """Begins the next epoch of a loader with `iterable=False`.
+        """Start the next epoch of a loader with `iterable=False`.
 
         >>> from jreader import EOFException
         >>> loader = DataLoader.from_generator(iterable=False)
@@ -1157,7 +1151,7 @@ class DataLoader(Generic[Feed]):
         self._started = self._next_pass()
 
     def next(self) -> Feed:
-        """The next feed of a loader with `iterable=False`.
+        """Return the next feed of a loader with `iterable=False`.
 
         Raises:
             EOFException: The epoch has ended: `reset()`, then `start()` the next one.
@@ -1174,7 +1168,7 @@ class DataLoader(Generic[Feed]):
             raise errors.EOFException(over) from None
 
     def reset(self) -> None:
-        """Ends the epoch of a loader with `iterable=False`, wherever it is.
+        """End the running epoch of a loader with `iterable=False`.
 
         Raises:
             RuntimeError: No epoch is under way.

@@ -361,7 +361,7 @@ class Loading:
         op, batches = source.batching.counted, source.batches
         samples = length(op.reader if op else batches)
         plan = self._plans.get(samples)
-        if plan is None:  # a look-ahead may ask at the same time, for another length
+        if plan is None:  # a prefetching thread may ask at the same time, for another length
             plan = self._plan_of(batches)
             self._plans.clear()
             self._plans[samples] = plan

@@ -1,7 +1,7 @@
 """The feeds of a loader on the devices: those of a pass, prefetched, and the first one by itself.
 
 Host feeds are made by `host_feeds.py`. Here they go to the devices, and through the functions that
-run there; a look-ahead does so before the loop asks for them, and several processes agree on them.
+run there. They are prefetched before the loop asks for them, and several processes agree on them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from jreader.workers.threads import Drawer
 
 
 def device_feeds(loading: Loading, cursor: Cursor, run: Run, wanted: Wanted = EVERY) -> Pass[Any]:
-    """Begins a pass over feeds on the devices, from a cursor on, with its look-ahead.
+    """Begins a prefetched pass over feeds on the devices, from a cursor on.
 
     Args:
         loading: What the loader loads.
@@ -53,7 +53,7 @@ def device_feeds(loading: Loading, cursor: Cursor, run: Run, wanted: Wanted = EV
 
 
 class _DeviceFeeds:
-    """The pass of `device_feeds`: host feeds, epoch after epoch, and the look-ahead over them."""
+    """The pass of `device_feeds`: host feeds, epoch after epoch, prefetched."""
 
     def __init__(self, loading: Loading, run: Run, wanted: Wanted) -> None:
         self.loading, self.run, self.wanted, self.counters = loading, run, wanted, run.counters

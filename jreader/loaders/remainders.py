@@ -1,4 +1,4 @@
-"""The remainder of an epoch: the samples at its end that fill no step, and what happens to them.
+"""The remainder of an epoch: the last samples, which fill no step, and what happens to them.
 
 One rule holds for all loaders. The arguments `last` and `drop_last` decide, if the user gave them.
 Otherwise it depends on the feed:
@@ -263,7 +263,7 @@ class Remainder:
         if known is None and sizes.vary:
             raise ValueError(
                 f"last='wrap' fills up the last batch, whose size depends on the number of "
-                f"samples, and {described(op.reader)} does not tell that: give last='pad'."
+                f"samples, and {described(op.reader)} does not know that: give last='pad'."
             )
         if known is not None and known < samples:  # it is full
             return exactly(op.reader, samples, 1, "wrap")

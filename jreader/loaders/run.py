@@ -1,4 +1,4 @@
-"""`Run`: what the passes of one loader share: where the latest is, and what it leaves for the next.
+"""`Run`: the state that the passes of a loader share: the latest position, and an open stream.
 
 What is loaded is frozen (`loading.Loading`). All that changes while a loader is used is here.
 """
@@ -55,7 +55,7 @@ class OpenStream:
 
 
 class Run:
-    """What the passes of one loader share.
+    """The state that the passes of one loader share.
 
     Attributes:
         next_epoch: The number of the epoch that the next `iter(loader)` begins.

@@ -1,4 +1,4 @@
-"""What a loader is given: its `Source`, the batches that it reads, and its `Options`."""
+"""The input of a loader: its `Source`, the batches that it reads, and its `Options`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
-from jreader.batches import Batching, BatchWorkers, batching
+from jreader.batches import Batching, Engine, batching
 from jreader.devices import Placement, places_placement, sharding_placement
 from jreader.feeds import FeedList
 from jreader.loaders.device_programs.stages import Stages
@@ -46,7 +46,7 @@ class Options:
     chunk: int | None = None
     made_at: str = ""
     tune: Ceilings | None = None
-    workers: BatchWorkers | None = None
+    workers: Engine | None = None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`load(tune=True)`: threads of maps and the capacity, moved while the loop runs.
+"""`load(tune=True)`: autotune the threads of maps and the capacity during training.
 
 The stream is the same for any of them, so what is left to judge by is the time from feed to feed.
 A `Tuner` climbs: it measures some feeds, makes one move (twice the threads of the maps that are
@@ -40,7 +40,7 @@ _LONGEST = 300.0  # and of the last ones
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What `tune` may take.
+    """The limits of `tune`.
 
     Attributes:
         threads: How many threads, of all tuned maps together.
@@ -112,7 +112,7 @@ class TunedMap:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a loader with `tune=True` has come to; as text, what to type instead.
+    """The result of `tune=True`; as text, what to type instead.
 
     Attributes:
         capacity: How many feeds it prefetches by now.
@@ -138,7 +138,7 @@ class Seen(NamedTuple):
         each: The seconds from one to the next.
         waiting: The share of them that the loop waited.
         busy: For each tunable of threads, the share of the time that they were at work.
-        uneven: Whether the look-ahead was empty at times, and not at others.
+        uneven: Whether the prefetch queue was empty at times, but not always.
     """
 
     each: float
@@ -148,7 +148,7 @@ class Seen(NamedTuple):
 
 
 class Tuner:
-    """Moves what a loader may tune, by the time from feed to feed.
+    """Tunes map threads and capacity, by the time from feed to feed.
 
     >>> tuner = Tuner(Ceilings())
     >>> tuner.tunables.of("capacity", "", "train.py:9", 2).value
@@ -173,7 +173,7 @@ class Tuner:
         self._counters, self._last = counters, 0
 
     def fed(self, counters: Counters, came: int, left: int) -> None:
-        """The loop came for a feed and left with it, in nanoseconds of one clock."""
+        """Counts a feed: when the loop asked for it and got it, in nanoseconds."""
         if counters is not self._counters:
             return  # of a pass that runs beside the one that is followed
         last, self._last = self._last, left
@@ -234,7 +234,7 @@ class Tuner:
             base = yield _MEASURED
 
     def _rested(self, seconds: float, expected: float) -> Generator[float, Seen, bool]:
-        """Makes no move for so long; false as soon as the loop has become another one."""
+        """Makes no move for so long; returns False as soon as the loop's timing changes."""
         others = 0
         for _ in range(round(seconds / _REST)):
             seen = yield _REST
@@ -245,7 +245,7 @@ class Tuner:
         return True
 
     def _moves(self, base: Seen) -> list[dict[Tunable, int]]:
-        """What may be worth a try, the most promising first."""
+        """Moves worth trying, the most promising first."""
         if base.waiting < _WAITS:
             return []
         busy = [each for each, share in base.busy.items() if share > _BUSY]
@@ -258,7 +258,7 @@ class Tuner:
     def _tried(
         self, move: dict[Tunable, int], base: Seen
     ) -> Generator[float, Seen, tuple[bool, Seen]]:
-        """Makes a move, and takes it back unless feeds come quicker; gives what was seen last."""
+        """Makes a move, and reverts it unless feeds come faster; returns the last measurement."""
         before = {each: each.value for each in move}
         there = self._bounded(move)
         if there is None or there == before or self._was_tried(there):
@@ -331,7 +331,7 @@ class Tuner:
         return tuple(there.get(each, each.value) for each in self.tunables)
 
     def tuned(self, capacity: int) -> Tuned:
-        """What it has come to; `capacity` is what it began with."""
+        """The result so far; `capacity` is the initial one."""
         every = [each for each in self.tunables if each.name == "threads"]
         maps = tuple(TunedMap(each.function, each.made_at, each.value) for each in every)
         queues = [each.value for each in self.tunables if each.name == "capacity"]

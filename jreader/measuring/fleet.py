@@ -18,7 +18,7 @@ from jreader.measuring.verdicts import WAITS
 
 @dataclass(frozen=True)
 class Fleet:
-    """The process that the others wait for; `str(fleet)` says it, with the advice.
+    """The process that the others wait for; `str(fleet)` names it, with advice.
 
     Attributes:
         process: Its number, `jax.process_index()`.

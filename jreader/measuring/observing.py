@@ -15,7 +15,7 @@ from jreader.loaders.queries.stats import METRICS, measured, prometheus_text
 def observe(
     loader: DataLoader[Any], *, meter: Any = None, registry: Any = None, name: str = "loader"
 ) -> None:
-    """Has a meter of OpenTelemetry, or a registry of `prometheus_client`, read a loader's metrics.
+    """Export a loader's metrics to an OpenTelemetry meter, or a `prometheus_client` registry.
 
     >>> import prometheus_client
     >>> from jreader import Pipeline, arrays, observe
@@ -27,8 +27,8 @@ def observe(
     >>> registry.get_sample_value("jreader_feeds_total", {"loader": "train"})
     2.0
 
-    They are read when an exporter, or Prometheus, asks for them, on its thread. The loop does
-    nothing for it. A loader that is garbage-collected is observed no more.
+    An exporter, or Prometheus, reads them when it wants to, on its own thread, at no cost to the
+    loop. A garbage-collected loader is no longer observed.
 
     Args:
         loader: Any loader.

@@ -1,6 +1,6 @@
 """A few feeds of a loader, read once more in a pass of its own in which each stage is timed.
 
-The pass reads the same plan without workers and without look-ahead, so that all happens on this
+The pass reads the same plan without workers or prefetching, so that all happens on this
 thread, and the time of a stage is the time inside its function but for that of the stages inside
 that. The loop's pass is not touched: plans are pure, and this is one more pass. A function of a
 plan, and a source, may notice that they are called.

@@ -28,9 +28,9 @@ _SHORTEST = 0.1  # seconds in which some are read again after it
 
 @dataclass(frozen=True)
 class Report:
-    """What limits the epoch of a loader: a verdict, advice, and the times behind them.
+    """The stage that limits a loader's epoch: a verdict, advice, and the times behind them.
 
-    `str(report)` is all of it as text; a notebook shows it with bars.
+    `str(report)` is the whole report as text; a notebook shows it with bars.
 
     >>> import time
     >>> import jreader
@@ -44,14 +44,14 @@ class Report:
     True
 
     Attributes:
-        limit: The stage that limits: "source", "map", "map_batches", "collate", "transfer",
+        limit: The limiting stage: "source", "map", "map_batches", "collate", "transfer",
             "on_device", "capacity" or "step".
         function: The name of its function, or of the op that reads; "" for a stage of the loader.
         where: The file and line of that function, or op; "" for a stage of the loader.
-        waiting: The share of a step, from feed to feed, in which the loop waits.
+        waiting: The share of a step, from feed to feed, that the loop waits.
         advice: What to change.
-        stages: What each stage takes for a feed, in the order that samples pass through them.
-        stats: What was counted (`loader.stats()`).
+        stages: The time of each stage per feed, in the order of the data flow.
+        stats: The counters (`loader.stats()`).
         note: Why the plan was not read again; "" if it was.
         arguments: The arguments that the advice asks for, such as {"threads": 16} of a map, or
             {"capacity": 8} of `load`; {} where it asks for another change.
@@ -96,11 +96,7 @@ class Report:
         for bar in (*stages, waits):
             mark = "  <- limits" if bar.marked else ""
             lines.append(f"{bar.title:{wide}}  {bar.value:10.3f}  {bar.note}{mark}".rstrip())
-        lines += [
-            f"The {queue.title} queue was empty {queue.empty:.0%} of the time."
-            for queue in self.stats.queues
-            if queue.depths
-        ]
+        lines += [f"{queue}.".capitalize() for queue in self.stats.queues if queue.depths]
         return "\n".join([*lines, *([self.note] if self.note else [])])
 
     __repr__ = __str__  # what a prompt shows
@@ -143,7 +139,7 @@ def _who(stage: Measured) -> str:
 def report(
     loader: DataLoader[Any], *, feeds: int = 8, seconds: float = 2.0, fleet: bool | float = False
 ) -> Report:
-    """Finds out which stage limits the epoch, and what to change, after some steps of a real loop.
+    """Find the stage that limits the epoch, and what to change, after some steps of a real loop.
 
     >>> import time
     >>> import jreader
@@ -161,33 +157,32 @@ def report(
     >>> "since it waits most of the time: `threads=" in str(found)
     True
 
-    The loop's counters (`loader.stats()`) say whether it waits. If it does, the plan is read once
-    more, in a pass of its own of the next epoch, with neither workers nor look-ahead: there each
-    stage is timed alone, and the functions of maps are watched, as to whether they hold the
-    GIL. The pass of the loop is not touched, and continues with its next feed. This
-    opens the source and calls your functions once more, so do not ask while the loop reads a source
-    that can be read only once. Such a source is judged by the counters alone; `report.note` says
-    so. Ask while nothing else runs: the interpreter's switch interval is longer for a tenth of a
-    second.
+    The loop's counters (`loader.stats()`) show whether it waits. If it does, `report` reads some
+    feeds of the next epoch in a separate pass, without workers or prefetching, times each stage
+    alone, and watches whether functions of maps hold the GIL. The loop's own pass is not affected.
+    This opens the source and calls your functions again, so do not call it while the loop reads a
+    source that can be read only once. Such a source is judged by the counters alone; `report.note`
+    says so. Call it while nothing else runs: the interpreter's switch interval is longer for a
+    tenth of a second.
 
-    A loop that never waits for its step (it looks at no loss, say) runs ahead of the devices, as
-    far as jax lets it: run a few hundred steps before you ask, or wait for each of them.
+    A loop that never waits for its step (it never reads a loss, say) runs ahead of the devices, as
+    far as jax allows: run a few hundred steps before you call it, or wait for each step.
 
     The method is that of Plumber (Kuchnik et al., MLSys 2022): the rate of each stage alone, and
     what the epoch would take without it.
 
     Args:
-        loader: A loader that a loop has asked for at least 4 feeds.
-        feeds: How many feeds to read again, after a first one.
-        seconds: After that time no further feed is read again.
-        fleet: Whether to find the process, of those that feed the same arrays, that the others wait
-            for: all call this after the same step, and get the same `report.fleet`. One that does
-            not within 10 s, or in as many seconds as you give instead of True, is named. In a run
-            of one process, this changes nothing.
+        loader: A loader that has given a loop at least 4 feeds.
+        feeds: The number of feeds to read again, after a first one.
+        seconds: The time after which to stop reading.
+        fleet: Whether to find the process that the others wait for, of those that feed the same
+            arrays: call it on all after the same step, and all get the same `report.fleet`, which
+            names processes that do not answer within 10 s (or a number of seconds instead of True).
+            Without effect in a single process.
 
     Raises:
         TypeError: `loader` is not a loader.
-        ValueError: No loop has asked it for enough feeds, or a number is too small.
+        ValueError: A loop has had too few feeds of it, or a number is too small.
     """
     if not isinstance(loader, DataLoader):
         raise TypeError(

@@ -140,7 +140,7 @@ def counted_data(stats: Stats, data: Sequence[Measured]) -> float:
     """Seconds a feed on the thread that draws, as the loop had them."""
     measured: dict[str, float] = {stage.name: stage.seconds for stage in data}
     return sum(
-        min(each, measured.get(name, each))  # its mean has the first feed, for which all is made
+        min(each, measured.get(name, each))  # the mean includes the first feed, with its setup
         for name, each in _counted_stages(stats).items()
         if name in ("read", "collate", "transfer", "on_device")
     )

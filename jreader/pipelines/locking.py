@@ -41,7 +41,7 @@ from jreader.sources.columns import Table
 from jreader.sources.file_checks import States, not_there, path_text
 from jreader.sources.files.set_indices import shared_folder
 from jreader.sources.files.stored_files import open_file
-from jreader.sources.remote_systems import RemoteState, is_remote, system_of
+from jreader.sources.remote import RemoteState, is_remote, system_of
 from jreader.sources.transactions import new_file
 from jreader.transforms import skip
 from jreader.workers import map_samples

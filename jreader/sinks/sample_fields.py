@@ -165,15 +165,11 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
         """The error for a field that the format cannot hold, in whatever sample."""
         names = [each.name for each in self.fields]
         value = leaves(self.tree)[names.index(field.name)]
-        return cannot_write(
-            self.format, 0, f"{_name_of(field)} is {_described_value(value)}, and {why}."
-        )
+        return cannot_write(self.format, 0, f"{_name_of(field)} is {_shown(value)}, and {why}.")
 
     def _differs(self, field: Field, value: Any, number: int) -> FeedMismatch:
         before = _kind_in_words(field.kind)
-        said = (
-            f"{_name_of(field)} is {_described_value(value)}, and in the samples before it {before}"
-        )
+        said = f"{_name_of(field)} is {_shown(value)}, and in the samples before it {before}"
         how = "make them alike in a .map(fn) before"
         if common(field_kind(value), field.kind).how == "ragged":
             how += ', or write as "parquet"'
@@ -196,7 +192,7 @@ def _kinds_with_ragged(tree: Any, kinds: list[Kind], samples: Sequence[Any]) -> 
     """The kinds of the leaves of a tree, ragged where the samples' arrays are."""
     for sample in samples:
         if not same_structure(tree, sample):
-            break  # which is said when it is written
+            break  # raised when it is written
         both = map(common, kinds, map(field_kind, _ordered_leaves(tree, sample)))
         kinds = [new if new.how == "ragged" else old for old, new in zip(kinds, both, strict=True)]
     return kinds
@@ -252,7 +248,7 @@ def _name_of(field: Field) -> str:
     return f"field {field.name!r}" if field.name else "it"
 
 
-def _described_value(value: Any) -> str:
+def _shown(value: Any) -> str:
     return f"a {type(value).__name__}" if isinstance(value, bytes) else described(value)
 
 

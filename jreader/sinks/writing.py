@@ -40,7 +40,7 @@ from jreader.sinks.tar_shards import tar_shards
 from jreader.sinks.token_shards import token_shards
 from jreader.sources.array_record_files import array_record
 from jreader.sources.file_checks import path_text
-from jreader.sources.remote_systems import is_remote
+from jreader.sources.remote import is_remote
 from jreader.sources.tables.arrow_columns import pyarrow
 from jreader.sources.transactions import entries, new_folder
 from jreader.transforms import firstn, map_readers
@@ -84,7 +84,7 @@ def write(
     threads: int | None = None,
     progress: bool = True,
 ) -> list[str]:
-    """Writes the samples of a reader as the shards of a data set, in order; returns their paths.
+    """Write the samples of a reader as shards of a data set, in order; returns their paths.
 
     >>> from tempfile import TemporaryDirectory
     >>> import numpy as np
@@ -94,13 +94,14 @@ def write(
     ...     [os.path.basename(path) for path in paths], [int(row) for row in npy(paths)()]
     (['five-00000-of-00002.npy', 'five-00001-of-00002.npy'], [0, 1, 2, 3, 4])
 
-    The folder is there as a whole or not at all: shards are written to a hidden folder beside it,
-    which is renamed when all samples are on the disk. The next run that writes to this folder
-    removes what a killed run left there.
+    The folder appears whole or not at all: shards are written to a hidden folder beside it, which
+    is
+    renamed once all samples are on the disk. The next run that writes to this folder removes the
+    leftovers of a killed run.
 
-    An indexed reader is read by all threads, each at a shard of its own; a stream by one at a time
-    (if it runs your code, always by the same one), while the others encode, and each holds 64 MB of
-    it or one sample. The files are the same.
+    All threads read an indexed reader, each for its own shard. One thread at a time reads a stream
+    (always the same one if it runs your code), while the others encode; each holds 64 MB of it, or
+    one sample. The files are the same.
 
     - "parquet" (extra `arrow`) holds dicts, also in dicts, of numbers, texts, bytes and arrays of
       one shape, or of several in the first axis. `parquet(paths)` gives them back, numbers as
@@ -124,33 +125,32 @@ def write(
         path: A folder that is new or empty. Files are named after it, `NAME-00000-of-00012.tar`;
             those of "npy" after the fields, if there are some.
         format: "arrayrecord", "arrow", "llmc", "megatron", "nanogpt", "npy", "parquet" or "tar".
-        shards: How many shards, which then differ by one sample at most; for readers that know
-            their length.
-        samples_per_shard: How many samples a shard has, the last one fewer, instead of `shards`.
-            None for as many as have 64 MB, by the first 128 samples.
+        shards: The number of shards, whose sizes differ by one sample at most; for readers of known
+            length.
+        samples_per_shard: Samples per shard, the last one fewer, instead of `shards`. None for
+            64 MB per shard, estimated from the first 128 samples.
         ragged: For "arrow" and "parquet", the names of fields whose arrays differ in their first
             axis. Needed only where the first 128 samples do not show it.
-        field: The field of each sample that is written, alone: a key of dicts, or the index of a
-            tuple.
+        field: The only field to write: a key of dicts, or an index of tuples.
         dtype: The dtype of token ids: "uint16" (the default), or what larger ones need, which is
             "int32" for "megatron" and "uint32" for "nanogpt" and "llmc" (its files of Llama 3).
-        eos: The token that ends each document ("llmc": begins it). It is written where a document
-            does not have it there already; None for documents as they are.
-        encode: A function of a sample, or of its `field`, called on the threads: what it returns is
+        eos: The token that ends each document ("llmc": begins it), added where a document lacks it;
+            None for documents as they are.
+        encode: A function of a sample, or of its `field`, called on the threads; its result is
             written.
-        overwrite: Whether to replace the shards that are in the folder, when all is written. Until
-            then they stay; a folder with other files than shards is refused.
-        threads: How many threads write; None for one per core, at most 8.
+        overwrite: Whether to replace the shards in the folder once all are written. A folder with
+            files other than shards is refused.
+        threads: The number of threads that write; None for one per core, at most 8.
         progress: Whether to show a progress bar.
 
     Raises:
         ModuleNotFoundError: The extra of the format is not installed.
         FileExistsError: The folder has files in it.
-        FeedMismatch: The format cannot hold a sample, or it is not like those before. Nothing is
-            written.
-        ValueError: There are no samples; or there is no end to them: type `.firstn(n)`.
-        OSError: The disk is full, or another error of the file system. Nothing is left there.
-        ReaderError: Somebody else is writing to the folder.
+        FeedMismatch: The format cannot hold a sample, or a sample differs from earlier ones.
+            Nothing is written.
+        ValueError: There are no samples, or endless ones: type `.firstn(n)`.
+        OSError: The disk is full, or the file system fails. Nothing is left behind.
+        ReaderError: Another process is writing to the folder.
     """
     errors.check_reader(_CALL, reader)
     if format not in _FORMATS:

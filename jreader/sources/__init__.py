@@ -9,7 +9,7 @@ A format is one class, in a file of its own (those of `array_files.py` share one
 (`columns.py`) looks at its files before and after they are opened; `FileReader`
 (`files/file_readers.py`) takes the paths that a user types; `RecordFiles` (`files/records.py`) and
 `TableReader` (`tables/table_files.py`) share what formats of records and of tables have in common.
-Ranges of bytes are read through `files/`, remote ones through `remote_systems.py`. What is written
+Ranges of bytes are read through `files/`, remote ones through `remote.py`. What is written
 is there as a whole or not at all (`transactions.py`); a cache that grows is whole up to its last
 commit (`stored_columns.py`).
 """

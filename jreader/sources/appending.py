@@ -158,7 +158,7 @@ def _explaining_errors(held: Stored) -> Iterator[None]:
     """Says what a full disk, or a folder that was removed, means for what is held there."""
     kept, folder = f"{held.rows:,} samples are kept there", str(held.folder)
     try:
-        with explaining_full_disk(folder, kept, "again, which goes on there; or"):
+        with explaining_full_disk(folder, kept, "again, which resumes there; or"):
             yield
     except OSError as error:
         if error.errno in FULL:

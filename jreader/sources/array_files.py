@@ -42,7 +42,7 @@ from jreader.sources.files.file_readers import files_named, written
 from jreader.sources.files.file_rows import npy_rows
 from jreader.sources.files.index_cache import in_threads
 from jreader.sources.files.stored_files import open_file
-from jreader.sources.remote_systems import is_remote
+from jreader.sources.remote import is_remote
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -53,7 +53,7 @@ _PIXELS = 784
 
 
 class _ArrayTable(FileTable[Any]):
-    """A reader of the rows of arrays in files."""
+    """Read the rows of arrays in files."""
 
     @property
     def read_whole(self) -> bool:
@@ -128,7 +128,7 @@ class _ArrayFiles(_ArrayTable):
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class npy(_ArrayFiles):
-    """A reader of the rows of `.npy` files, side by side; the files are mapped into memory.
+    """Read the rows of `.npy` files, side by side; the files are mapped into memory.
 
     A pass loads only the rows that it needs; those of remote files (`s3://`, `https://`) it fetches
     by ranges. The samples of one file are its rows, those of several files are tuples of their
@@ -153,7 +153,7 @@ class npy(_ArrayFiles):
         *paths: At least one file, or a list of shards, or a pattern such as `"images-*.npy"`, or a
             folder (its `.npy` files). The shards of a pattern or folder are sorted by name. All
             hold arrays with the same number of rows; those of shards are added up.
-        store: Keeps blocks of remote files on disk (`Store`).
+        store: Caches blocks of remote files on disk (`Store`).
         block: The size of the blocks that `shuffle(blocks=)` reads, such as "4MB" of the largest
             array; None for none.
 
@@ -178,7 +178,7 @@ class npy(_ArrayFiles):
 
 @op
 class npz(_ArrayTable):
-    """A reader of the rows of the arrays in an `.npz` archive, side by side.
+    """Read the rows of the arrays in an `.npz` archive, side by side.
 
     The archive is read into memory when the first pass begins, since it cannot be mapped. For
     arrays that do not fit into memory, use `npy`.
@@ -260,7 +260,7 @@ class npz(_ArrayTable):
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class idx(_ArrayFiles):
-    """A reader of the rows of IDX files, side by side: the format of MNIST, plain or gzip.
+    """Read the rows of IDX files, the format of MNIST, side by side; plain or gzip.
 
     The samples of one file are its rows; `idx(images, labels)` gives pairs. Values are as stored,
     of any type and rank, in the byte order of this machine. A plain file of bytes is mapped into
@@ -310,7 +310,7 @@ class idx(_ArrayFiles):
 
 @op
 class mnist_json(_ArrayTable):
-    """A reader of the digits in the `mnist.json.gz` of Paddle's tutorials.
+    """Read the digits in the `mnist.json.gz` of Paddle's tutorials.
 
     Each sample is an image, float32[784], and its label, an int64; values are as stored. The file
     is a JSON list of three pairs `[images, labels]`, for training, validation and evaluation. It

@@ -42,7 +42,7 @@ def array_record() -> Any:
 
 @op
 class arrayrecord(FileReader[bytes], FileTable[bytes]):
-    """A reader of the records of ArrayRecord files, found by number; samples are bytes.
+    """Read the records of ArrayRecord files by number; samples are bytes.
 
     >>> from tempfile import TemporaryDirectory
     >>> from array_record.python.array_record_module import ArrayRecordWriter
@@ -62,7 +62,7 @@ class arrayrecord(FileReader[bytes], FileTable[bytes]):
             `"data/*.arrayrecord*"`, or a list of these: one sequence, in that order. The files of a
             folder or pattern are sorted by name. When the first pass begins, all far
             files (`s3://`, say) are copied into temporary folders.
-        store: Keeps blocks of remote files on disk (`Store`).
+        store: Caches blocks of remote files on disk (`Store`).
 
     Raises:
         ModuleNotFoundError: array-record is not installed:

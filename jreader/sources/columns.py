@@ -34,7 +34,7 @@ _LOOKED_AT = 1 << 20  # offsets that are compared in one go
 
 
 class Table(Node[T]):
-    """A reader of the rows of its `columns`; a subclass only has to define these.
+    """Read the rows of its `columns`; a subclass only defines these.
 
     Attributes:
         columns: A tree of arrays with the same number of rows (the length of their first axis).
@@ -78,7 +78,7 @@ class Table(Node[T]):
 
 
 class FileTable(FileNode[T], Table[T]):
-    """A reader of the rows of columns that lie in files; a format only has to define `opened`.
+    """Read the rows of columns in files; a format only defines `opened`.
 
     Attributes:
         block: How many bytes a block has for an order by blocks; a format whose columns can be cut
@@ -109,7 +109,7 @@ def _opened_between_looks(table: FileTable[Any]) -> Any:
     """The columns; files are opened at the first use."""
     table.check_files()
     columns = table.opened()
-    table.check_files()  # which may have changed while they were looked through
+    table.check_files()  # files may have changed meanwhile
     if table.block is not None:
         columns = map_tree(
             lambda leaf: Dense(read_only(leaf)) if isinstance(leaf, np.ndarray) else leaf, columns
@@ -125,7 +125,7 @@ def straight(columns: int) -> Callable[[Indices], list[Indices]]:
 
 @op
 class arrays(Table[Any]):
-    """A reader of the rows of arrays, side by side.
+    """Read the rows of arrays, side by side.
 
     Samples are tuples if the arrays are positional arguments, and dicts if they are keyword
     arguments. A single array gives bare rows; a single dict, tuple, named tuple or dataclass of
@@ -193,7 +193,7 @@ class _Shape:
 
 @op
 class ragged(Table[Array]):
-    """A reader of rows that differ in length: row i is `values[offsets[i]:offsets[i + 1]]`.
+    """Read rows of different lengths: row i is `values[offsets[i]:offsets[i + 1]]`.
 
     Nothing is copied: rows are read-only views of `values`, which may be mapped from a file.
 
@@ -313,7 +313,7 @@ def table_names(value: Any) -> list[str]:
 
 
 def mismatch(columns: Any) -> str | None:
-    """Says why arrays cannot be read side by side; None if they can.
+    """Return why arrays cannot be read side by side; None if they can.
 
     >>> mismatch((np.zeros(3), np.zeros((3, 2)))) is None
     True

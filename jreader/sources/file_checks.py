@@ -29,13 +29,7 @@ from jreader.errors import DamagedData
 from jreader.readers import Node
 from jreader.readers.columns import Array, Column
 from jreader.readers.credentials import masked, name_in_cursor
-from jreader.sources.remote_systems import (
-    RemoteState,
-    forget,
-    is_remote,
-    remote_among,
-    remote_states,
-)
+from jreader.sources.remote import RemoteState, forget, is_remote, remote_among, remote_states
 
 T = TypeVar("T")
 UNPACKED_LIMIT = "JREADER_UNPACKED_LIMIT"
@@ -62,7 +56,7 @@ State: TypeAlias = "os.stat_result | HereState | RemoteState | None"
 
 
 class States:
-    """What files are now: 24 bytes for each that is on this machine.
+    """The states of files: 24 bytes for each local one.
 
     >>> states = States([__file__, "no such file"])
     >>> len(states), states[0].st_size == Path(__file__).stat().st_size, states[1]
@@ -71,17 +65,10 @@ class States:
 
     def __init__(self, paths: Sequence[str]) -> None:
         """Looks at the files; those elsewhere, many at a time."""
-        remote, self.paths = remote_among(paths), paths
-        self.remote = (
-            dict(zip(remote, remote_states([paths[at] for at in remote]), strict=True))
-            if remote
-            else {}
-        )
-        here = (
-            ("" if at in self.remote else path for at, path in enumerate(paths))
-            if remote
-            else paths
-        )
+        some, self.paths = remote_among(paths), paths
+        states = remote_states([paths[at] for at in some]) if some else []
+        self.remote = dict(zip(some, states, strict=True))
+        here = ("" if n in self.remote else path for n, path in enumerate(paths)) if some else paths
         numbers = chain.from_iterable(map(_state_numbers, here))
         self._numbers = np.fromiter(numbers, np.int64, 3 * len(paths)).reshape(-1, 3)
 
@@ -99,12 +86,12 @@ class States:
         return None if size < 0 else HereState(size, node % (1 << 64), changed_at)
 
     def here_sizes(self) -> list[int]:
-        """How many bytes each had, 0 of those elsewhere, or gone."""
+        """The size of each in bytes; 0 for remote or missing files."""
         sizes: list[int] = self._numbers[:, 0].clip(0).tolist()
         return sizes
 
     def differing(self, before: States) -> list[int]:
-        """The numbers of files that may have changed, or are gone, or lie elsewhere."""
+        """The numbers of files that may have changed, are missing, or are remote."""
         size, node, changed_at = (self._numbers != before._numbers).T
         return np.flatnonzero(size | (node & changed_at) | (self._numbers[:, 0] < 0)).tolist()
 
@@ -132,7 +119,7 @@ def number_of(text: str) -> int:
 
 
 class FileNode(Node[T]):
-    """A reader of the files that its field `path` or `paths` names."""
+    """Read the files that its field `path` or `paths` names."""
 
     path: str
 
@@ -142,7 +129,7 @@ class FileNode(Node[T]):
 
     @property
     def read_whole(self) -> bool:
-        """Whether all samples are in memory by now, so that the files may be deleted."""
+        """Whether all samples are in memory, so the files may be deleted."""
         return False
 
     @cached_property
@@ -158,7 +145,7 @@ class FileNode(Node[T]):
         return self._named
 
     def remote_sizes(self) -> list[str]:
-        """The names and sizes of its files that are not on this machine, as a cursor has them."""
+        """The names and sizes of its remote files, for cursors."""
         remote = [self._named[at] for at in remote_among(self._named)]
         if not remote:
             return []
@@ -195,7 +182,7 @@ class FileNode(Node[T]):
 
 
 def state_of(path: str) -> State:
-    """What a file of this machine is now; None if there is none.
+    """The state of a local file; None if there is none.
 
     >>> state_of("no such file") is None
     True
@@ -259,7 +246,7 @@ def check_state(path: str, first: State, now: State) -> None:
 
 
 def called(node: Node[Any], *arguments: object) -> str:
-    """The call that makes a node with these arguments, as a user would type it."""
+    """The call that makes this node, as a user would type it."""
     return masked(f"{type(node).__name__}({', '.join(map(repr, arguments))})")
 
 
@@ -343,7 +330,7 @@ def _check_remote(call: str, remote: Sequence[str]) -> None:
 
 @contextmanager
 def reading(path: str, expected: str) -> Iterator[None]:
-    """Turns the errors that bytes of another format cause into DamagedData."""
+    """Raises DamagedData in place of the errors that bytes of another format cause."""
     try:
         yield
     except (

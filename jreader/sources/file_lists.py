@@ -27,7 +27,7 @@ _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".zip")
 
 @op
 class files(FileNode[Any], Table[Any]):
-    """A reader of the names of files: each sample is a path, as a str, or a part of a file.
+    """Yield the names of files: each sample is a path, as a str, or a part of a file.
 
     The reader is indexed, so that files can be shuffled, sharded and dealt to lanes (`read`). No
     file is opened; one that changes in size after a pass has begun makes the next pass an error.

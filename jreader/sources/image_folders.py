@@ -22,7 +22,7 @@ from jreader.sources.file_checks import damaged, is_folder, not_there, path_text
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.file_readers import typed_arguments, typed_call
 from jreader.sources.files.stored_files import open_file, read_many
-from jreader.sources.remote_systems import forget, is_remote, remote_entries, remote_states
+from jreader.sources.remote import forget, is_remote, remote_entries, remote_states
 
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 _AT_ONCE = 64  # images elsewhere that are asked for together
@@ -51,7 +51,7 @@ def _checked_suffixes(call: str, skip: Any) -> tuple[str, ...]:
 
 @op
 class image_folder(Table[dict[str, Any]]):
-    """A reader of the images in a folder that has a folder for each class.
+    """Read the images in a folder that has a subfolder for each class.
 
     Each sample is a dict of `image`, the bytes of the file, and `label`, the number of its class:
     an int, from 0, in the order of the sorted names of the folders (`classes`). Files of a class
@@ -79,7 +79,7 @@ class image_folder(Table[dict[str, Any]]):
             None for none.
         with_paths: Whether samples have a field `path` too, the name of the file: the note under an
             error of a function of samples, such as one that decodes them, shows it.
-        store: Keeps remote images on disk (`Store`).
+        store: Caches remote images on disk (`Store`).
 
     Attributes:
         classes: The names of the classes, by label.

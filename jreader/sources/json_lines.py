@@ -35,7 +35,7 @@ _SPACES[list(b" \t\n\r\x0b\x0c")] = True
 
 @op
 class jsonl(LineFiles[Any], RecordFiles[Any]):
-    r"""A reader of JSON Lines files, one file after another: each line holds one JSON value.
+    r"""Read JSON Lines files, one after another: each line holds one JSON value.
 
     Each sample is the value of a line, as `json.loads` returns it; blank lines are skipped, and
     all lines may be blank. The reader is indexed: lines are found by number, so it can be shuffled
@@ -49,28 +49,27 @@ class jsonl(LineFiles[Any], RecordFiles[Any]):
     ...     len(jsonl(path)), list(jsonl(path)())
     (2, [{'stars': 5, 'words': ['so', 'good']}, None])
 
-    The first pass looks through the files for the beginnings of lines, on several threads; of 16 MB
-    or more, what it finds is kept in the folder `jreader/lines` of `$XDG_CACHE_HOME` or `~/.cache`,
-    for as long as the files do not change.
+    The first pass scans the files for the beginnings of lines, on several threads. For files of
+    16 MB or more, it caches this index in `jreader/lines` of `$XDG_CACHE_HOME` or `~/.cache`, until
+    the files change.
 
-    If one of the files is packed (its name ends in `.gz`), nothing can be found by number: lines
-    are streamed. A pass can still be resumed at any line, but unpacks the file up to there; and
-    `shuffle` needs a size. Unpack the files if you need more than that.
+    If one of the files is packed (its name ends in `.gz`), lines are streamed instead. A pass can
+    still be resumed at any line, but unpacks the file up to there; and `shuffle` needs a size.
+    Unpack the files for more.
 
     Args:
         *paths: At least one file in UTF-8, or a folder (its `.jsonl` files), or a pattern such as
             `"data/*.jsonl"`, or a list of these. The files of a folder or pattern are sorted by
             name. Or one part of a file, as `files(paths, parts=n)` gives it, which is streamed.
-        store: Keeps blocks of remote files on disk (`Store`).
+        store: Caches blocks of remote files on disk (`Store`).
         block: The size of the blocks that `shuffle(blocks=)` reads, such as "4MB"; None for none.
 
     Raises:
         TypeError: A path is neither a str nor a path, or the store is not a `Store`.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
         ValueError: A file is compressed although `block` is given; or `block` is not a size.
-        DamagedData: Raised during a pass, where a line is not JSON, or if a file is empty or has
-            changed, or a gzip file is truncated or its checksum, which stands at its end, does not
-            match.
+        DamagedData: During a pass: a line is not JSON; a file is empty or has changed; or a gzip
+            file is truncated, or the checksum at its end does not match.
     """
 
     shown_call = "jsonl(*paths)"

@@ -45,7 +45,7 @@ class ResidentBytes:
         self._touched: dict[LazyMap, None] = {}
 
     def read(self, which: LazyMap, size: int) -> None:
-        """Takes note of bytes that are about to be read; gives back all before if it is much."""
+        """Notes bytes that are about to be read; releases earlier ones if they are many."""
         self._bytes += size
         if self._bytes > _RESIDENT:
             touched, self._touched, self._bytes = self._touched, {}, size
@@ -94,7 +94,7 @@ class LazyMap(ArrayColumn):
         self._advice: int | None = None
         self._array: Array | None = None
         self._sliding: Array | None = None
-        self._block = self._counted = -1  # that was read last, and that is known to be resident
+        self._block = self._counted = -1  # the block read last; the last block known to be resident
 
     @property
     def nbytes(self) -> int:

@@ -35,7 +35,7 @@ _TEXTS = {"str": bytes.decode, "json": json.loads, "str_int": int, "str_float": 
 
 @op
 class mds(RecordFiles[Any]):
-    r"""A reader of the samples of MDS shards, as MosaicML Streaming writes them.
+    r"""Read the samples of MDS shards, as MosaicML Streaming writes them.
 
     Samples are dicts of the columns, with the values that `StreamingDataset` gives: `int` is an
     int, `str` a str, `json` what it holds, `int32` and the like a scalar of NumPy, and `ndarray` an
@@ -64,9 +64,9 @@ class mds(RecordFiles[Any]):
         paths: A folder with an `index.json`, an `index.json`, a pattern such as
             `"data/**/index.json"`, or a list of these: one sequence, in that order. Or single
             shards that the `index.json` of their folder names, or the nearest one above.
-        columns: The names of the columns to read, in the order that samples are to have; None for
+        columns: The columns to read, in the order of the samples' fields; None for
             all. A single str gives bare values instead of dicts.
-        store: Keeps blocks of remote files on disk (`Store`).
+        store: Caches blocks of remote files on disk (`Store`).
 
     Raises:
         TypeError: A path is neither a str nor a path, or columns are not names.

@@ -33,7 +33,7 @@ _SIDE_BY_SIDE = frozenset({tuple, dict})
 
 
 def _checked_data(_call: str, data: Any) -> Any:
-    """Returns what has indices and a length."""
+    """Checks that the data have indices and a length; returns them."""
     if isinstance(data, Node):
         raise TypeError(
             f"source(data) needs a data set, and {described(data)} is a reader already: use it as "
@@ -59,15 +59,15 @@ _FILTERED = (
 
 @op
 class source(Table[Any]):
-    """A reader of the samples `data[0]`, `data[1]`, ... of any object that has indices.
+    """Read `data[0]`, `data[1]`, ... of any object that has indices.
 
     The reader is indexed: it can be shuffled as a whole, sharded, and resumed at any sample, and
     only the samples that a pass needs are read.
 
-    A function may change a sample of a list or a tuple, and the next epoch reads what the list
-    holds: arrays come as read-only views, dicts, lists and tuples are copied (some 2 us for a
-    dict of three fields), and other objects are copied, unless they cannot be. What `__getitem__`
-    of any other class returns is handed over as it is.
+    Your functions cannot change the samples of a list or a tuple: arrays come as read-only views,
+    dicts, lists and tuples are copied (some 2 us for a dict of three fields), and so are other
+    objects, if they can be. Samples from `__getitem__` of any other class are passed on as they
+    are.
 
     >>> list(source(["a", "b", "c"])())
     ['a', 'b', 'c']
@@ -89,8 +89,8 @@ class source(Table[Any]):
             of another library.
         batched: Whether `data[rows]`, with an int64 array of indices, returns all those rows in
             one call: an array, or a dict or tuple of arrays or lists with one item per row. Arrays
-            of h5py and zarr, and data sets of Hugging Face, do. If `data` refuses indices that do
-            not increase, as h5py does, it is asked with sorted ones.
+            of h5py and zarr, and data sets of Hugging Face, do. If `data` refuses unsorted indices,
+            as h5py does, it gets sorted ones.
 
     Raises:
         TypeError: `data` has no `__getitem__` or no length, or is a dict or a reader.
@@ -150,7 +150,7 @@ class _Items(Column):
             return _ALL_EPOCHS
         try:
             return len(self.data) if hasattr(self.data, "__len__") else int(self.data.shape[0])
-        except StopIteration as stopped:  # which would end the loop that asks, without a word
+        except StopIteration as stopped:  # it would end the caller's loop silently
             raise RuntimeError(
                 f"{self} raised StopIteration when it was asked for its length"
             ) from stopped

@@ -28,10 +28,10 @@ _LEAST, _MOST = 1e-300, 1e300  # of a priority above 0: sums are finite, and sha
 
 
 class replay:
-    """A log of rows that grows while a model trains, sampled uniformly or by priorities.
+    """A replay buffer: a log of rows that grows during training, sampled uniformly or by priority.
 
-    Rows that are appended, and priorities that are set, count from the next step on, or from a
-    later one. So a run that resumes from `cursor` samples the same rows again.
+    Appended rows, and new priorities, count from the next step on, or from a later one. So a run
+    that resumes from `cursor` samples the same rows again.
 
     >>> log = replay({"observation": np.zeros(2, np.float32), "reward": 0}, seed=0)
     >>> log.append({"observation": np.ones((3, 2)), "reward": np.array([10, 11, 12])})
@@ -48,10 +48,9 @@ class replay:
     Args:
         example: One sample, as a tree: it gives the fields, shapes and dtypes.
         seed: An int >= 0, or a jax key.
-        newest: How many rows may be sampled, the newest ones; None for all. All are kept.
-        folder: Where to keep the rows, so that a run can resume; None for in memory.
-        at: The `cursor` of a run, to resume from it in its folder. What that run appended later is
-            dropped.
+        newest: Sample only the newest rows, so many of them; None for all. All are stored.
+        folder: The folder to store the rows in, so that a run can resume; None for in memory.
+        at: The `cursor` of a run to resume in its folder. Rows appended after it are dropped.
 
     Attributes:
         step: The last step that was sampled; -1 before.
@@ -102,12 +101,12 @@ class replay:
 
     @property
     def cursor(self) -> dict[str, Any]:
-        """What to save beside the model, as JSON; the files of the folder are on disk then."""
+        """Return the state to save beside the model, as JSON; flushes the folder to disk."""
         counts = {"step": self.step, "rows": self._rows.flush(), "changes": self._changes.flush()}
         return {**self._saved, **counts}
 
     def append(self, batch: Any, step: int | None = None) -> int:
-        """Adds rows, which may be sampled from some step on.
+        """Append rows, which may be sampled from a step on.
 
         Args:
             batch: A tree of arrays: that of `example`, with an axis of rows in front.
@@ -135,13 +134,12 @@ class replay:
         return self._rows.append(self._from_step(step, self._rows), parts)
 
     def set_priorities(self, rows: Any, values: Any, step: int | None = None) -> None:
-        """Sets how likely rows are from some step on.
+        """Set the priorities of rows from a step on.
 
-        A row is as likely as its share of the sum of all priorities. It has 1 until one is set.
+        The probability of a row is its share of the sum of all priorities; the default is 1.
 
         Args:
-            rows: Numbers of rows, as `rows(step, size)` returns them. Of equal ones, the last
-                counts.
+            rows: Row numbers, as `rows(step, size)` returns them. Of duplicates, the last counts.
             values: A number of at least 0 for each.
             step: The step; None for the one after the last one that was sampled.
 
@@ -176,7 +174,7 @@ class replay:
         return least if step is None else step
 
     def rows(self, step: int, size: int) -> Array:
-        """The numbers of the rows that a step samples, with replacement.
+        """Return the numbers of the rows that a step samples, with replacement.
 
         Raises:
             ReaderError: There are no rows at that step, or all priorities are 0.
@@ -198,7 +196,7 @@ class replay:
         return drawn
 
     def take(self, rows: Array) -> Any:
-        """The rows of these numbers, as a tree of arrays.
+        """Return the rows of these numbers, as a tree of arrays.
 
         Raises:
             IndexError: There is no such row.
@@ -212,14 +210,14 @@ class replay:
         return rebuilt(self._example, (each.take(rows, 0) for each in self._rows.arrays[1:]))
 
     def sample(self, step: int, size: int) -> Any:
-        """The rows that a step samples, as a tree of arrays: `take(rows(step, size))`."""
+        """Return the rows that a step samples, as a tree of arrays: `take(rows(step, size))`."""
         return self.take(self.rows(step, size))
 
     def samples(self, size: int) -> Node[Any]:
-        """A reader of the samples of step after step, `size` of each.
+        """Read the samples of one step after another, `size` of each.
 
-        Type `Pipeline(log.samples(size)).batch(size).load(capacity=0)`: no feed may be made before
-        the rows are appended that its step samples. From then on, give `append` and
+        Type `Pipeline(log.samples(size)).batch(size).load(capacity=0)`: append the
+        rows that a step samples before its feed is made. From then on, give `append` and
         `set_priorities` a `step`.
         """
         self._read = True
@@ -354,28 +352,26 @@ class _Priorities:
     """
 
     def __init__(self) -> None:
-        self._row_priorities, self._block_sums, self._applied = np.zeros(0), np.zeros(0), (0, 0, 0)
+        self._by_row, self._sums, self._applied = np.zeros(0), np.zeros(0), (0, 0, 0)
 
     def follow(self, first: int, held: int, changed: int, changes: _Table) -> None:
         """Goes to the priorities of rows `first` to `held`, after so many changes."""
         if held < self._applied[1] or changed < self._applied[2]:
-            self._row_priorities, self._block_sums, self._applied = (
+            self._by_row, self._sums, self._applied = (
                 np.zeros(0),
                 np.zeros(0),
                 (0, 0, 0),
             )
         left, here, done = self._applied
-        if held > len(self._row_priorities):
-            self._block_sums.resize(2 * held // _BLOCK + 1, refcheck=False)
-            self._row_priorities.resize(len(self._block_sums) * _BLOCK, refcheck=False)
+        if held > len(self._by_row):
+            self._sums.resize(2 * held // _BLOCK + 1, refcheck=False)
+            self._by_row.resize(len(self._sums) * _BLOCK, refcheck=False)
         _, rows, values = (array[done:changed] for array in changes.arrays)
         every = np.concatenate([np.arange(here, held), rows, np.arange(left, first)])
-        self._row_priorities[every] = np.concatenate(
-            [np.ones(held - here), values, np.zeros(first - left)]
-        )
-        self._row_priorities[rows[rows < first]] = 0
+        self._by_row[every] = np.concatenate([np.ones(held - here), values, np.zeros(first - left)])
+        self._by_row[rows[rows < first]] = 0
         blocks = every // _BLOCK
-        self._block_sums[blocks] = self._row_priorities.reshape(-1, _BLOCK)[blocks].sum(1)
+        self._sums[blocks] = self._by_row.reshape(-1, _BLOCK)[blocks].sum(1)
         self._applied = first, held, changed
 
     def find(self, places: Array) -> Array:
@@ -384,12 +380,12 @@ class _Priorities:
         Raises:
             ReaderError: All priorities are 0.
         """
-        ends = self._block_sums.cumsum()
+        ends = self._sums.cumsum()
         if not ends[-1]:
             raise ReaderError("all priorities of replay are 0: set one above 0.")
         left = places * ends[-1]
         block = ends.searchsorted(left, "right")
-        left = np.maximum(left - (ends[block] - self._block_sums[block]), 0)
-        ends = self._row_priorities.reshape(-1, _BLOCK)[block].cumsum(1)
+        left = np.maximum(left - (ends[block] - self._sums[block]), 0)
+        ends = self._by_row.reshape(-1, _BLOCK)[block].cumsum(1)
         left = np.minimum(left, np.nextafter(ends[:, -1], 0))  # these sums are rounded otherwise
         return np.asarray(block * _BLOCK + (ends <= left[:, None]).sum(1))

@@ -1,4 +1,4 @@
-"""Retries of requests for remote files: where another try may help, and not for ever.
+"""Retry requests for remote files after transient errors, a bounded number of times.
 
 Whatever fails for a moment is tried again: a connection that was dropped, half of an answer, a
 server that is busy. All tries of one process run on fsspec's thread, as coroutines, so that many
@@ -31,16 +31,7 @@ _TIMEOUT = 60.0  # seconds for one try
 _PAUSE, _LONGEST = 0.3, 8.0  # seconds before the second try, which doubles, and the longest one
 _TRANSIENT_STATUS = {408, 425, 429, 500, 502, 503, 504, 509, 520, 521, 522, 523, 524}
 _STATUS_NAMES = ("status", "status_code", "code")
-_NETWORK_LIBRARIES = (
-    "aiohttp",
-    "botocore",
-    "urllib3",
-    "requests",
-    "httpx",
-    "httpcore",
-    "http",
-    "ssl",
-)
+_NETWORKS = ("aiohttp", "botocore", "urllib3", "requests", "httpx", "httpcore", "http", "ssl")
 
 
 class OtherFile(OSError):
@@ -62,12 +53,12 @@ _PERMANENT = (
 
 
 def run_one(call: Callable[[], Awaitable[T]]) -> T:
-    """What a coroutine returns, run on fsspec's thread; Ctrl-C ends it."""
+    """Runs a coroutine on fsspec's thread and returns its result; Ctrl-C ends it."""
     return run_all([call], 1)[0]
 
 
 def run_all(calls: Sequence[Callable[[], Awaitable[T]]], at_once: int) -> list[T]:
-    """What coroutines return, so many of them on their way at the same time.
+    """Runs coroutines, `at_once` of them at the same time; returns their results.
 
     The first error ends the others.
     """
@@ -84,9 +75,9 @@ def run_all(calls: Sequence[Callable[[], Awaitable[T]]], at_once: int) -> list[T
 def starter(
     at_once: int,
 ) -> Callable[[Sequence[Callable[[], Awaitable[T]]]], list[Future[T]]]:
-    """What begins coroutines, so many of all of them on their way at the same time.
+    """Returns a function that starts coroutines, `at_once` of them at the same time.
 
-    It gives a future for each; one that is cancelled ends what it waits for.
+    It returns a future for each; cancelling one ends its request.
     """
     asyncio, fsspec = _asyncio(), extra("fsspec.asyn", "far", "this needs fsspec")
     loop, gate = fsspec.get_loop(), asyncio.Semaphore(at_once)
@@ -100,7 +91,7 @@ def starter(
 
 
 async def retried(what: str, attempt: Callable[[], Awaitable[T]]) -> T:
-    """What the attempt returns, tried again where that may help.
+    """Calls an attempt, with retries after transient errors; returns its result.
 
     Raises:
         TimeoutError: The last try was not over in time.
@@ -121,7 +112,7 @@ async def retried(what: str, attempt: Callable[[], Awaitable[T]]) -> T:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether what failed may succeed when it is tried again.
+    """Whether a retry may succeed after this error.
 
     >>> is_transient(ConnectionResetError()), is_transient(PermissionError())
     (True, False)
@@ -134,11 +125,11 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(error, (*_PERMANENT, ImportError)) or "Credential" in type(error).__name__:
         return False
     room = type(error).__module__.partition(".")[0]
-    return isinstance(error, (OSError, EOFError, TimeoutError)) or room in _NETWORK_LIBRARIES
+    return isinstance(error, (OSError, EOFError, TimeoutError)) or room in _NETWORKS
 
 
 def _last_failure(what: str, tries: int, error: Exception) -> Exception:
-    """The error for the last failure."""
+    """The error to raise after the last try."""
     of = f"{tries} {'try' if tries == 1 else 'tries'}"
     if isinstance(error, TimeoutError):
         return TimeoutError(
@@ -155,7 +146,7 @@ def _last_failure(what: str, tries: int, error: Exception) -> Exception:
 
 
 def _status(error: BaseException) -> int | None:
-    """The status with which a server has answered, if that is what failed."""
+    """The HTTP status of a failed request; None for other errors."""
     if isinstance(error, OSError) and type(error).__module__ == "builtins":
         return None
     answer = getattr(error, "response", None)
@@ -173,12 +164,12 @@ def _pause(number: int) -> float:
 
 
 def _asyncio() -> Any:
-    """The package, which takes as long to import as all readers of files."""
+    """The package; importing it takes as long as all readers of files."""
     return import_module("asyncio")
 
 
-async def called_once(system: Any, method: str, *args: Any, **options: Any) -> Any:
-    """What a method of a file system returns; one that waits does so on a thread of its own."""
+async def request_once(system: Any, method: str, *args: Any, **options: Any) -> Any:
+    """Calls a method of a file system; a blocking one runs on a thread of its own."""
     coroutine = getattr(system, f"_{method}", None)
     if getattr(system, "async_impl", False) and inspect.iscoroutinefunction(coroutine):
         return await coroutine(*args, **options)
@@ -186,11 +177,9 @@ async def called_once(system: Any, method: str, *args: Any, **options: Any) -> A
     return await _asyncio().wrap_future(in_daemon("jreader far", call))
 
 
-async def called_with_retries(
-    system: Any, method: str, what: str, *args: Any, **options: Any
-) -> Any:
-    """What a method of a file system returns, tried again; `what` is what errors say was asked."""
-    return await retried(what, partial(called_once, system, method, *args, **options))
+async def request(system: Any, method: str, what: str, *args: Any, **options: Any) -> Any:
+    """Calls a method of a file system, with retries; errors quote `what`."""
+    return await retried(what, partial(request_once, system, method, *args, **options))
 
 
 _LOOPS: WeakSet[Any] = WeakSet()

@@ -31,9 +31,9 @@ _WINDOW, _STEP = 1 << 17, 1 << 11  # bytes that are looked through at once: of s
 
 @op
 class tar(RecordFiles[dict[str, Any]]):
-    """A reader of the samples in tar archives, one archive after another, as WebDataset has them.
+    """Read the samples in tar archives, one archive after another, as WebDataset does.
 
-    Members that follow one another and have the same key are one sample. The key is the name up to
+    Consecutive members with the same key make one sample. The key is the name up to
     the first dot behind the last slash, with the folders: `train/0001.jpg` and `train/0001.cls`
     make the sample `{"__key__": "train/0001", "jpg": b"...", "cls": b"..."}`. Extensions are in
     lower case, and values are bytes, which you decode in a `map`. The reader is indexed: it can be
@@ -50,20 +50,20 @@ class tar(RecordFiles[dict[str, Any]]):
     ...     list(tar(f"{folder}/a.tar")())
     [{'__key__': '1', 'txt': b'one', 'cls': b'7'}, {'__key__': '2', 'txt': b'two'}]
 
-    ustar, pax and GNU archives are read, also several end to end. As in WebDataset, what has no key
-    or no extension is left out, wherever it stands: folders, links, files whose name begins with a
-    dot or has none (`README`), and those of a folder such as `__meta__/`.
+    ustar, pax and GNU archives are read, also several end to end. As in WebDataset, members
+    without a key or an extension are skipped: folders, links, files whose name begins with a dot or
+    has none (`README`), and those of a folder such as `__meta__/`.
 
-    The first pass reads the headers, of several archives on several threads; of archives of 16 MB
-    or more, where samples begin is kept in the folder `jreader/tar` of `$XDG_CACHE_HOME` or
-    `~/.cache`, for as long as the files do not change. Packed archives (`.tar.gz`) have to be
-    unpacked before, since no sample can be found in them.
+    The first pass reads the headers, of several archives on several threads. For archives of 16 MB
+    or more, it caches where samples begin in `jreader/tar` of `$XDG_CACHE_HOME` or `~/.cache`,
+    until the files change. Unpack packed archives (`.tar.gz`) first: their samples cannot be found
+    by number.
 
     Args:
         paths: An archive, a folder (its `.tar` files), a pattern such as `"data/train-*.tar"`, or a
             list of these. The files of a folder or pattern are sorted by name. Or one part of a
             file, as `files(paths, parts=n)` gives it.
-        store: Keeps blocks of remote files on disk (`Store`).
+        store: Caches blocks of remote files on disk (`Store`).
         block: The size of the blocks that `shuffle(blocks=)` reads, such as "4MB"; None for none.
         with_url: Whether each sample has its archive's path as `__url__`.
 

@@ -23,7 +23,7 @@ from jreader.sources.files.block_store import Store, checked_block, checked_stor
 from jreader.sources.files.byte_ranges import FileObject
 from jreader.sources.files.file_parts import FilePart, Which
 from jreader.sources.files.file_readers import FileReader, Paths
-from jreader.sources.remote_systems import is_remote
+from jreader.sources.remote import is_remote
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ _AT_ONCE = 1 << 22  # bytes of a file elsewhere that are fetched at once
 
 
 class LineFiles(FileReader[T]):
-    """A reader of files line by line: a subclass says what the sample of a line is.
+    """Read files line by line; a subclass makes the sample of a line.
 
     Attributes:
         blank: Whether lines of white space are samples, and a file may have none.
@@ -126,7 +126,7 @@ def _checked_encoding(_call: str, encoding: Any) -> str:
 
 @op
 class text(LineFiles[str]):
-    r"""A reader of the lines of text files, one file after another.
+    r"""Read the lines of text files, one file after another.
 
     Each sample is a line, as a str without the `\n` or `\r\n` at its end. A file may have no line.
 
@@ -144,8 +144,8 @@ class text(LineFiles[str]):
             `files(paths, parts=n)` gives it.
         encoding: The encoding of the files. Its lines have to end in the single byte `\n`, so
             UTF-16 and UTF-32 cannot be read.
-        store: Keeps blocks of remote files on disk (`Store`).
-        block: How many bytes of a remote file are fetched at once, such as "16MB"; None for 4 MB.
+        store: Caches blocks of remote files on disk (`Store`).
+        block: Bytes of a remote file to fetch at once, such as "16MB"; None for 4 MB.
 
     Raises:
         TypeError: A path is neither a str nor a path, `encoding` is no str, or the store is not a
@@ -153,9 +153,9 @@ class text(LineFiles[str]):
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
         ValueError: `encoding` is unknown, or its lines do not end in the byte `\n`; or `block` is
             not a size.
-        DamagedData: Raised during a pass, if a line has another encoding, or if a gzip file is
-            empty or truncated, or its checksum does not match. That stands at the end of the file,
-            so lines before it may be wrong then.
+        DamagedData: During a pass: a line has another encoding; or a gzip file is empty or
+            truncated, or its checksum does not match. The checksum is at the end of the file, so
+            earlier lines may be wrong.
     """
 
     shown_call = "text(*paths)"

@@ -34,11 +34,11 @@ _WINDOW, _STEP = 1 << 20, 1 << 12  # bytes that are looked through at once: of s
 
 @op
 class tfrecord(RecordFiles[Any]):
-    """A reader of the records of TFRecord files, one file after another.
+    """Read the records of TFRecord files, one file after another.
 
-    Each sample is the data of a record, as bytes; or, with `features`, a dict that is read from it
-    as a `tf.train.Example`. TensorFlow is not needed. The CRCs of every record are checked. The
-    reader is indexed: it can be shuffled as a whole, sharded, and resumed at any record.
+    Each sample is the data of a record, as bytes; or, with `features`, a dict parsed from it as a
+    `tf.train.Example`, without TensorFlow. The CRCs of every record are checked. The reader is
+    indexed: it can be shuffled as a whole, sharded, and resumed at any record.
 
     >>> from tempfile import TemporaryDirectory
     >>> import google_crc32c
@@ -54,10 +54,10 @@ class tfrecord(RecordFiles[Any]):
     ...     list(tfrecord(f"{folder}/a.tfrecord")())
     [b'one', b'two']
 
-    Where records begin is found by the first pass, by several threads if there are several files;
-    of 16 MB or more, it is kept in the folder `jreader/tfrecord` of `$XDG_CACHE_HOME` or
-    `~/.cache`, for as long as the files do not change. Packed files (GZIP, ZLIB) have to be
-    unpacked before, since no record can be found in them.
+    The first pass finds where records begin, on several threads for several files. For files of
+    16 MB or more, it caches this index in `jreader/tfrecord` of `$XDG_CACHE_HOME` or `~/.cache`,
+    until the files change. Unpack packed files (GZIP, ZLIB) first: their records cannot be found
+    by number.
 
     Args:
         paths: A file, a folder (its `.tfrecord` and `.tfrecords` files), a pattern such as
@@ -67,7 +67,7 @@ class tfrecord(RecordFiles[Any]):
             as `np.int64` or `np.float32` for one number, `(np.float32, (28, 28))` for an array of
             that shape, `[bytes]` or `[np.int64]` for any number of them (a list of bytes, an array;
             an empty one where the feature is missing). None for the data of records.
-        store: Keeps blocks of remote files on disk (`Store`).
+        store: Caches blocks of remote files on disk (`Store`).
         block: The size of the blocks that `shuffle(blocks=)` reads, such as "4MB"; None for none.
 
     Raises:

@@ -42,7 +42,7 @@ from jreader.sources.files.magic_numbers import both_ends_read, foreign_format
 from jreader.sources.files.set_indices import MANY, SetIndex
 from jreader.sources.files.stored_files import open_file
 from jreader.sources.lazy_maps import LazyMap, ResidentBytes
-from jreader.sources.remote_systems import is_remote
+from jreader.sources.remote import is_remote
 
 LLMC = {20240520: (1, "uint16"), 20240801: (7, "uint32")}  # magic number: version, dtype
 LLMC_HEAD = 1024  # bytes
@@ -83,7 +83,7 @@ def _named_once(paths: list[Any]) -> list[Any]:
 
 @op
 class tokens(FileReader[Array], FileTable[Array]):
-    """A reader of the documents in files of token ids, which are mapped into memory.
+    """Read the documents in files of token ids, which are mapped into memory.
 
     It reads flat files as nanoGPT writes them, those of llm.c (which have a header), the `.bin` and
     `.idx` of Megatron, and `.npy`. Each sample is a document, an array of its tokens (a read-only
@@ -100,9 +100,9 @@ class tokens(FileReader[Array], FileTable[Array]):
     For training, `windows` cuts them into samples of one size (over all documents as one stream, as
     nanoGPT does), and `pack` puts whole documents together.
 
-    The first pass with an `eos` looks through the files, on several threads; of 16 MB or more,
-    what it finds is kept in the folder `jreader/documents` of `$XDG_CACHE_HOME` or `~/.cache`, for
-    as long as the files do not change. Some 300 MB of the files are resident at a time, at most.
+    The first pass with an `eos` scans the files, on several threads. For files of 16 MB or more, it
+    caches this index in `jreader/documents` of `$XDG_CACHE_HOME` or `~/.cache`, until the files
+    change. At most some 300 MB of the files are resident at a time.
 
     Of remote files (`s3://`, `https://`), jreader fetches only the ranges of the documents or
     windows of a batch, and each `.idx` as a whole.
@@ -116,7 +116,7 @@ class tokens(FileReader[Array], FileTable[Array]):
             themselves.
         eos: The token that ends a document, and is its last one (GPT-2 has 50256); in files of
             llm.c, it is the first token of each document. Documents of an `.idx` need none.
-        store: Keeps blocks of remote files on disk (`Store`).
+        store: Caches blocks of remote files on disk (`Store`).
         block: The size of the blocks that `shuffle(blocks=)` reads of documents, or of their
             `windows`, such as "4MB"; None for none.
 
@@ -341,7 +341,7 @@ def _check_size(file: ByteFile, expected: str, needed: int, said: str) -> None:
 
 def _other_dtype(path: str, kind: np.dtype[Any], said: str) -> ValueError:
     return ValueError(
-        f"{path} says that its tokens are {said}, and {tokens.shown_call} was told {kind}: type "
+        f"{path} says that its tokens are {said}, and {tokens.shown_call} was given {kind}: type "
         f"tokens(..., dtype={said!r})."
     )
 

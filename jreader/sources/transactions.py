@@ -161,7 +161,7 @@ def _sole_writer(folder: Path, hidden: Path) -> int:
             if os.path.samestat(os.fstat(lock), (hidden / _LOCK).stat()):
                 return lock
             os.close(lock)
-        except FileNotFoundError:  # its last writer has just renamed, or removed, it
+        except FileNotFoundError:  # the last writer has just renamed or removed it
             continue
 
 

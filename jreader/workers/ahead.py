@@ -1,4 +1,4 @@
-"""Working ahead of the consumer: what every op does that reads ahead, or maps on other workers.
+"""Work ahead of the consumer: shared by all ops that prefetch, or map on workers.
 
 A `Crew` draws chunks of items, each with the position after it, so that looking ahead cannot spoil
 a position, and has somebody work on them. What is done goes through one queue; whoever wants order
@@ -85,7 +85,7 @@ class DrawnChunk(Generic[S]):
 
 
 class Crew(Generic[S]):
-    """Who draws the items of a pass, and works on them, before they are asked for.
+    """Draws the items of a pass, and works on them, before they are requested.
 
     Args:
         op: Which op this is for, in errors.
@@ -146,10 +146,10 @@ class Crew(Generic[S]):
         self.in_work.pop(chunk.first, None)
 
     def check_workers(self, turn: int) -> None:
-        """Raises if the workers are gone, who are waited for with item `turn`."""
+        """Raises if the workers that make item `turn` are gone."""
 
     def cancel(self) -> None:
-        """Gives up what is not done, as the pass is closed."""
+        """Cancels unfinished work when the pass is closed."""
 
     def draw(self, many: int) -> DrawnChunk[S] | None:
         """Draws so many items on the consumer's thread, or fewer as `read`; None if it is over."""
@@ -271,13 +271,13 @@ class Crew(Generic[S]):
                 chunk = item = failed = None
 
     def resize(self, wanted: float) -> None:
-        """Has chunks of as many items as are wanted, if they are not too heavy."""
+        """Sets the size of chunks, unless items are too heavy."""
         wanted = min(2 * self.chunksize, wanted)
         self.chunksize = self.limits.chunksize_of(wanted, self.item_bytes)
         self.widen(self.limits.window_of(self.chunksize, self.item_bytes))
 
     def widen(self, window: int) -> None:
-        """Has so many items ahead of the consumer."""
+        """Sets how many items may be ahead of the consumer."""
         if window != self.window:
             with self.lock:
                 more, self.window = window - self.window, window
@@ -289,12 +289,12 @@ class Crew(Generic[S]):
             self.free += slots
 
     def close(self) -> None:
-        """Stops, and returns once the source is closed, if no thread is at work with it."""
+        """Stops; waits until the source is closed, unless a thread is working with it."""
         self.waits = True
         self.stop()
 
     def stop(self) -> None:
-        """Has nothing more done, wakes who waits for it, and closes the source."""
+        """Stops all work, wakes waiting threads, and closes the source."""
         if self.fork_guard.forked:
             return
         with self.lock:
@@ -311,7 +311,7 @@ class Crew(Generic[S]):
             self.close_source()
 
     def leave(self) -> None:
-        """Closes the source once it is over, unless somebody needs it, who does so on the way out.
+        """Closes the source once it is over; if a thread is using it, that thread closes it.
 
         A generator cannot be closed while a thread is inside of it; and items that are worked on
         may need what it holds open.
@@ -337,7 +337,7 @@ class Crew(Generic[S]):
 
 
 def made_ahead(crew: Crew[Any], *, ordered: bool = True) -> Pass[Any]:
-    """What a crew makes of its items; it begins with the first one that is asked for.
+    """The results of a crew, which starts at the first request.
 
     Args:
         crew: Who makes it.

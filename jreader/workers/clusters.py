@@ -20,18 +20,18 @@ from jreader.extras import extra
 
 
 def ray_executor(**options: Any) -> Executor:
-    """An executor over the Ray cluster of this program, or over a local one that it starts.
+    """Return an executor on the Ray cluster of this program, or on a local one that it starts.
 
-    A function goes to the cluster once, not with every task, and what is sent back is read where it
-    lies in this machine's object store: such arrays are read-only.
+    A function goes to the cluster once, not with every task. Results are read in place from this
+    machine's object store: their arrays are read-only.
 
     >>> ray_executor(num_cpus=2)  # doctest: +SKIP
     <ray_executor of 8 tasks>
 
     Args:
-        **options: What `ray.remote` takes: what a task needs (`num_cpus=2`, `resources=...`). Tasks
-            that lose their node are not tried again by Ray (`max_retries=0`), since who waits for
-            them does it, and knows when to stop.
+        **options: What `ray.remote` takes: what a task needs (`num_cpus=2`, `resources=...`). Ray
+            does not retry tasks that lose their node (`max_retries=0`): jreader does, and knows
+            when to stop.
 
     Raises:
         ModuleNotFoundError: Ray is not installed.
@@ -78,7 +78,7 @@ class _RayExecutor(Executor):
         return self.alone
 
     def gone(self) -> str:
-        """Why it does no task any more; "" if it does."""
+        """Why it can run no more tasks; "" if it can."""
         if not self.ray.is_initialized():
             return "Ray was shut down"
         same = self._session() == self.session
@@ -148,7 +148,7 @@ class _DaskWorker(Executor):
             self._address = ""
 
     def keep_to(self, workers: Container[str]) -> None:
-        """Gives up a task that asks for a worker which is gone, for who waits to send it again."""
+        """Cancels a task bound to a lost worker, so that it is sent again."""
         if self._address and self._address not in workers:
             self._latest.cancel()
 
@@ -197,7 +197,7 @@ _MAX_IDLE = 60.0  # seconds that a Dask cluster may have no worker, once it had 
 
 
 class ClusterWatch:
-    """Knows whether the cluster of an executor is gone, as far as clusters say so.
+    """Checks whether the cluster of an executor is gone.
 
     >>> from concurrent.futures import ThreadPoolExecutor
     >>> ClusterWatch(ThreadPoolExecutor(1)).known
@@ -214,7 +214,7 @@ class ClusterWatch:
         self._had_workers, self._alone_since = False, 0.0
 
     def gone(self, *, asking: bool = True) -> str:
-        """Why no task of it will be done; "" if one may be.
+        """Why none of its tasks will finish; "" if they may.
 
         Args:
             asking: Whether to ask the cluster for its workers, which takes a moment.

@@ -28,14 +28,7 @@ from jreader.readers import Node, Pass
 from jreader.workers.ahead import Crew, DrawnChunk
 from jreader.workers.clusters import ClusterWatch, dask_workers
 from jreader.workers.limits import Limits
-from jreader.workers.map_tasks import (
-    UNKNOWN,
-    Failure,
-    MapTask,
-    TaskInput,
-    TaskResult,
-    UnknownFunction,
-)
+from jreader.workers.map_tasks import UNKNOWN, Failure, MapTask, TaskInput, TaskResult, Unknown
 from jreader.workers.memory_estimates import raised_average
 from jreader.workers.processes import Processes
 
@@ -61,8 +54,8 @@ _ADVICE = (
 )
 
 
-class BatchWorkers(NamedTuple):
-    """Who makes the batches of a loader, and what its passes have learnt of that work.
+class Engine(NamedTuple):
+    """The executor that makes the batches of a loader, and its measurements from earlier passes.
 
     Attributes:
         executor: Does the tasks, and is not shut down.
@@ -179,7 +172,7 @@ class ExecutorCrew(Crew[S]):
         while (chunk := super().received(turn, until)) and not self.closed:
             future = chunk.future
             error = _error_of(future) if future else None
-            unknown = future is not None and not error and type(future.result()) is UnknownFunction
+            unknown = future is not None and not error and type(future.result()) is Unknown
             lost = _is_loss(error) and chunk.tries < _TRIES
             if not (lost or unknown):
                 return chunk
@@ -206,7 +199,7 @@ class ExecutorCrew(Crew[S]):
         chunk.items = []
 
     def _take_failures(self, chunk: DrawnChunk[S]) -> None:
-        """Has failures know their samples; one is raised in its place where the task ended."""
+        """Adds samples to failures; raises one in its place where the task ended."""
         for made, sample in zip(chunk.results, chunk.items, strict=False):
             if type(made) is Failure and made.sample is UNKNOWN:
                 made.sample = sample
@@ -217,7 +210,7 @@ class ExecutorCrew(Crew[S]):
             chunk.error = failure.error
 
     def _result(self, chunk: DrawnChunk[S], future: Future[Any]) -> TaskResult:
-        """What became of a task."""
+        """The result of a task."""
         error = _error_of(future)
         if error is None:
             return self._unpickled(future.result(), chunk)
@@ -277,7 +270,7 @@ class ExecutorCrew(Crew[S]):
         )
 
     def _learn(self, chunk: DrawnChunk[S], result: TaskResult) -> None:
-        """How many samples are worth a task, and how heavy they are."""
+        """Estimates the best size of tasks, and the bytes of samples."""
         many = len(result.results)
         self.result_bytes = raised_average(self.result_bytes, result.bytes / many)
         self.item_bytes = max(1.0, self.input_bytes + self.result_bytes)
@@ -295,7 +288,7 @@ class ExecutorCrew(Crew[S]):
         self.learnt.update({name: getattr(self, name) for name in _LEARNT})
 
     def _each(self, result: TaskResult, many: int) -> float:
-        """The seconds of work for a sample of a task, without what a task does but once."""
+        """Seconds per sample of a task, without the setup of the task."""
         if not result.first:
             return result.seconds / many
         if many == 1:
@@ -306,7 +299,7 @@ class ExecutorCrew(Crew[S]):
         return each
 
     def cancel(self) -> None:
-        """Has the executor do no more of its tasks than those that it has begun."""
+        """Cancels the tasks that the executor has not started."""
         with self.lock:
             chunks = list(self.in_work.values())
             self.in_work.clear()

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 _NEVER = 1000.0  # seconds: the switch interval meanwhile
 _TURN = 0.01  # seconds that a function is watched before this thread sleeps as long
-_SECONDS = 0.05  # that the other thread has to run beside a sleeping one
+_SECONDS = 0.05  # seconds that the other thread must run beside a sleeping one
 _LONGEST = 2.0  # seconds, however little it has run by then
 _GONE = 0.001  # seconds between two looks, of a thread that could not run
 _FREE = 0.1  # of its time others have to run, or a function counts as holding the lock
@@ -29,7 +29,7 @@ _FREE = 0.1  # of its time others have to run, or a function counts as holding t
 
 @dataclass(frozen=True)
 class GilUse:
-    """How a function behaves beside others.
+    """How a function behaves beside other threads.
 
     Attributes:
         free: The share of its time in which other threads may run Python.

@@ -65,7 +65,7 @@ def seed_global_generators(by: bytes) -> None:
 
 def generator_states() -> tuple[Any, ...]:
     """What changes when something is drawn from either generator."""
-    state: Any = np.random.get_state()  # noqa: NPY002  # likewise
+    state: Any = np.random.get_state()  # noqa: NPY002  # the global state is the subject
     kind, words, *place = state
     return kind, words.tobytes(), place, random.getstate()
 
@@ -104,7 +104,7 @@ def _generator() -> np.random.MT19937:
 def seeded_generators(by: bytes) -> Iterator[None]:
     """Seeds the global generators for a block, which leaves them as they were."""
     # not np.random.get_state, which takes ten times as long
-    swap: Any = np.random  # its stubs lack both functions
+    swap: Any = np.random  # the stubs lack both functions
     numpys, pythons = swap.get_bit_generator(), random.getstate()
     swap.set_bit_generator(_generator())
     seed_global_generators(by)

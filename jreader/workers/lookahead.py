@@ -1,4 +1,4 @@
-"""Prefetching a loader's feeds on threads, only where that pays: the look-ahead.
+"""Prefetch a loader's feeds on threads, only where that pays.
 
 Moving a cheap host loop behind a queue costs 25 to 40 % on two cores, while a jitted step returns
 at once anyway. So whoever is free draws: a consumer that comes back quickly draws for itself, as if
@@ -112,7 +112,7 @@ class LoaderCrew(ThreadCrew[S]):
     ) -> None:
         work = Work("loader", "", "", "threads", 2, deque(maxlen=0), counters.depths)
         super().__init__("loader", "", up, _LIMITS, work, finish, drawer)
-        self.where = ""  # an error of the source is as it would be without a look-ahead
+        self.where = ""  # an error of the source is as without prefetching
         self.capacity, self.loader, self.pace = capacity, counters, pace
         self.placed = counters.placed
         self.seen = self.paid = 0  # items, and those for which it was worth it to look ahead
@@ -197,7 +197,7 @@ class LoaderCrew(ThreadCrew[S]):
         away: float = came - self.left_at
         if spent * _SMALL > away:  # noqa: PLR1730  # for every item, and calls take longer
             away = spent * _SMALL
-        if away > _LONG:  # noqa: PLR1730  # likewise
+        if away > _LONG:  # noqa: PLR1730  # `max` is a call
             away = _LONG
         with self.lock:
             self.consumer_reads, self.left_at = False, left
@@ -247,7 +247,7 @@ class LoaderCrew(ThreadCrew[S]):
                 self.widen(value)
 
     def held_bytes(self) -> float:
-        """What its items weigh, if all weigh as much as the first feed."""
+        """Bytes prefetched, if all feeds are as large as the first."""
         return self.capacity * (self.loader.feed_bytes or 0)
 
     def _begin_threads(self) -> None:

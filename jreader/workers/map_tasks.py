@@ -137,7 +137,7 @@ class TaskResult(NamedTuple):
         return partial, (unpickled, data, taken)
 
 
-class UnknownFunction:
+class Unknown:
     """What a task gives whose worker does not know its function: it was not done."""
 
 
@@ -189,12 +189,12 @@ class MapTask:
         self.fn, self.keep_going, self.number, self.share = fn, keep_going, number, share
         self.function_pickle = self.digest = b""
 
-    def __call__(self, samples: TaskInput) -> TaskResult | UnknownFunction:
+    def __call__(self, samples: TaskInput) -> TaskResult | Unknown:
         """Gives the results; an error of the function is the last one."""
         began = time.perf_counter()
         known = self.fn or _FUNCTIONS.get(self.digest)
         if known is None and not self.function_pickle:
-            return UnknownFunction()
+            return Unknown()
         try:
             fn, items = self._unpickled(known, samples)
         except Exception as error:

@@ -53,7 +53,7 @@ def _without_parts(value: Any) -> int | None:
 
 def _with_parts(value: Any) -> float:
     total, queue = 0.0, [(value, 1.0)]
-    for part, times in queue:  # which grows
+    for part, times in queue:  # the queue grows meanwhile
         size = _without_parts(part)
         if size is None and len(queue) < 2 * _MOST:
             size, parts, number = _parts_of(part)

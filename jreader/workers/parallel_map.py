@@ -53,15 +53,15 @@ _MAX_WINDOW = 4096  # and if they take next to no time
 
 @op
 class map_samples(Node[T]):
-    """Applies `fn` to each sample, in order, on threads, processes or a cluster.
+    """Apply `fn` to each sample, in order, on threads, processes or a cluster.
 
-    The samples and positions are the same, whoever does the work: a pass that was begun with four
-    processes can be resumed without any. Quick samples are sent to workers in groups.
+    Samples and positions do not depend on the workers: a pass that started with four processes can
+    resume without any. Fast samples are sent to workers in groups.
 
-    Threads suit NumPy, file and network calls; pure Python code needs processes (the interpreter's
-    lock). An executor of `concurrent.futures` may be a cluster: `dask_client.get_executor()`, or
+    Threads suit NumPy, file and network calls; pure Python code needs processes, because of the
+    GIL. An executor of `concurrent.futures` may be a cluster: `dask_client.get_executor()`, or
     `jreader.workers.clusters.ray_executor()`; it is never shut down here. `fn` travels by
-    cloudpickle. A worker that is lost has its samples done again by another one.
+    cloudpickle. If a worker is lost, another one repeats its samples.
 
     >>> list(map_samples(str.upper, lambda: "abc", threads=2)())
     ['A', 'B', 'C']
@@ -73,7 +73,7 @@ class map_samples(Node[T]):
     costs in `reader`, and calls `fn` again for samples that were in work but not handed over.
 
     Args:
-        fn: Takes a sample, and returns one. Several threads or processes call it at once.
+        fn: Takes a sample and returns one. Several threads or processes call it at once.
         reader: Any reader; it is read by one thread at a time.
         threads: The number of threads; 0 calls `fn` on the thread that iterates.
         processes: The number of worker processes, instead of threads; the next pass uses the same
@@ -83,18 +83,18 @@ class map_samples(Node[T]):
         window: How many samples may be ahead of the consumer, in work or waiting. None for 8 per
             thread or process, and up to 4096 if samples take next to no time, but at most 32 MiB of
             samples and results for each, or 2 samples if they are larger.
-        timeout: The seconds to wait for a sample; 0 for no limit.
+        timeout: Seconds to wait for a sample; 0 for no limit.
         rng: Whether to call `fn(sample, rng)`, where `rng` is a `numpy.random.Generator` for that
             sample alone, made from seed, epoch and the sample's number.
-        seed: For `rng`: an int, or a jax key; `at_epoch` and `epochs` vary it. None draws anew for
-            each pass, which can be resumed all the same.
-        on_error: "raise" ends the pass with the error of `fn`. "skip" leaves out samples for which
+        seed: For `rng`: an int, or a jax key; `at_epoch` and `epochs` vary it. None draws a new
+            seed for each pass, which can be resumed all the same.
+        on_error: "raise" ends the pass with the error of `fn`. "skip" drops samples for which
             `fn` raises, and warns of them when the pass ends.
-        max_errors: How many samples "skip" may leave out of a pass: without a limit, a mistake in
-            `fn` would be an empty epoch. A resumed pass counts from 0 again.
+        max_errors: The most samples that "skip" may drop in a pass: without a limit, a bug in `fn`
+            would give an empty epoch. A resumed pass counts from 0.
 
     Raises:
-        WorkerDied: A sample lost its worker several times (while iterating).
+        WorkerDied: Several workers died at the same sample (while iterating).
         TimeoutError: A sample took longer than `timeout` (while iterating).
     """
 
@@ -273,7 +273,7 @@ class map_samples(Node[T]):
                 errors.warn(
                     f"{len(failed)} of {total} samples of this pass were left out by {self!r}, "
                     f"made at {self.made_at}, because {described(self.fn)} raised: samples "
-                    f"{_listed(failed)}.",
+                    f"{_in_words(failed)}.",
                     self.made_at,
                 )
 
@@ -286,7 +286,7 @@ class map_samples(Node[T]):
                 errors.noted(
                     error,
                     f"sample {total - 1} is one more than max_errors={self.max_errors} allows to "
-                    f"leave out of a pass, after samples {_listed(failed)}",
+                    f"leave out of a pass, after samples {_in_words(failed)}",
                 )
             if isinstance(error, Exception) and failure.sample is not None:
                 self._explain(error, failure.sample)
@@ -354,7 +354,7 @@ def _both(done: int) -> Position:
     return done, done
 
 
-def _listed(failures: list[str]) -> str:
+def _in_words(failures: list[str]) -> str:
     more = f" and {len(failures) - 20} more" if len(failures) > 20 else ""
     return ", ".join(failures[:20]) + more
 

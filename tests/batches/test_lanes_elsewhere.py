@@ -15,7 +15,7 @@ from seen import LIMIT, see
 from widths import examples
 
 from jreader import Pipeline, Processes, WorkerDied, at_epoch, batch, source, start
-from jreader.batches import BatchWorkers, lanes_elsewhere, made_elsewhere
+from jreader.batches import Engine, lanes_elsewhere, made_elsewhere
 from jreader.errors import ReaderError
 from jreader.feeds.shards import dealt_to
 from jreader.feeds.shares import Share
@@ -44,7 +44,7 @@ def workers(request):
 
 
 def there(plan, workers):
-    return made_elsewhere(plan, plan, BatchWorkers(workers, {}))
+    return made_elsewhere(plan, plan, Engine(workers, {}))
 
 
 @examples(100)
@@ -112,13 +112,13 @@ class TestRowsOfOneHost:
     def test_are_those_of_no_workers(self, ranges, drop_last, workers):
         share, batches = Share(8, ranges), batch(PLAN, 8, drop_last)
         dealt = dealt_to(batches, share)
-        assert see(made_elsewhere(dealt, batches, BatchWorkers(workers, {}))) == see(dealt)
+        assert see(made_elsewhere(dealt, batches, Engine(workers, {}))) == see(dealt)
 
     def test_begin_at_a_position_of_another_host(self, workers):
         share, batches = Share(8, ((0, 4),)), batch(PLAN, 8)
         position = see(dealt_to(batches, Share(8, ((4, 8),)))).positions[2]
         dealt = dealt_to(batches, share)
-        seen = see(made_elsewhere(dealt, batches, BatchWorkers(workers, {})), position)
+        seen = see(made_elsewhere(dealt, batches, Engine(workers, {})), position)
         assert seen == see(dealt, position)
 
 
@@ -182,7 +182,7 @@ class TestBatchesThatAreHeavierThanBefore:
 
         plan = Pipeline(source([6, 6])).read(lambda n: range(int(n)), lanes=2).map(row).batch(2)
         light = dict.fromkeys(("cost", "each", "begins", "input_bytes", "result_bytes"), 0.0)
-        makers = BatchWorkers(Forgetful(), {"lanes": {**light, "item_bytes": 1.0, "chunksize": 4}})
+        makers = Engine(Forgetful(), {"lanes": {**light, "item_bytes": 1.0, "chunksize": 4}})
         here, made = (
             [[int(row[0]) for row in rows] for rows in reader()]
             for reader in (plan, made_elsewhere(plan, plan, makers))

@@ -25,7 +25,7 @@ def lines(tmp_path):
     return folder
 
 
-def test_it_is_beside_the_files_and_used_from_there(lines, capsys, cache):
+def test_an_index_beside_the_files_is_used(lines, capsys, cache):
     assert main(["index", str(lines)]) == 0
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith(f"{MANY} files, {2 * MANY} samples, in ")
@@ -61,7 +61,7 @@ def test_what_has_no_known_format_is_said_in_one_line(tmp_path, capsys):
     (tmp_path / "a.text").write_text("a")
     assert main(["index", str(tmp_path / "a.text")]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert "cannot tell the format" in line
+    assert "cannot infer the format" in line
     assert "--format and one of parquet, jsonl, tar, tfrecord" in line
 
 

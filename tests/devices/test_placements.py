@@ -291,7 +291,7 @@ class TestMask:
         assert jax.tree.leaves(feed)[-1].sharding == ROWS
 
     @pytest.mark.parametrize("sharding", [None, "host"])
-    def test_it_goes_where_the_fields_go(self, sharding):
+    def test_the_mask_is_sharded_as_the_fields_are(self, sharding):
         placement = sharding_placement(sharding)
         assert placement.with_mask() == placement
 

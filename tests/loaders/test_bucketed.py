@@ -72,7 +72,7 @@ class TestEnds:
         with pytest.raises(ShortEpoch, match="not 18"):
             list(plan(stream=True).load(last="error"))
 
-    def test_there_is_no_wrap(self):
+    def test_wrap_raises_for_buckets(self):
         with pytest.raises(ValueError, match="belong to other buckets: give last='pad' or 'drop'"):
             list(plan().load(last="wrap"))
 

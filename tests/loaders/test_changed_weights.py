@@ -65,7 +65,7 @@ def test_every_source_goes_on_where_it_is_with_other_weights(make, seed):
 
 
 @pytest.mark.parametrize("make", [rows, stream])
-def test_it_does_so_again_and_again_and_where_nothing_changes(make):
+def test_weights_may_change_at_every_resume_or_stay(make):
     samples, cursor = head(loader(make, ONE).epoch(0), 5)
     for weights in (OTHER, OTHER, ONE, THIRD, THIRD):
         more, cursor = head(loader(make, weights).epoch(0, at=cursor), 3)

@@ -128,7 +128,7 @@ def test_an_epoch_that_is_shorter_now_than_what_is_done_of_it_is_over(door, done
     assert [stream(loader), stream(loader)] == [[], ROWS[done : done + 2]]
 
 
-def test_it_is_peeked_at_where_it_is():
+def test_peek_shows_the_next_feed_of_a_stream():
     loader = Pipeline(Noted()).batch(2).load(steps_per_epoch=3)
     list(loader)
     assert stream([loader.peek()]) == [ROWS[3]]

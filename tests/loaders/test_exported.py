@@ -67,7 +67,7 @@ def test_a_process_without_jreader_makes_the_batches_of_the_loader(tmp_path):
     assert json.loads(run.stdout) == {"x": [feed["x"].tolist() for _, feed in feeds]}
 
 
-def test_it_is_for_the_platforms_that_are_named():
+def test_export_is_for_the_named_platforms():
     batches = Pipeline(arrays(x=SAMPLES)).batch(8)
     for platforms in (["cpu", "cuda", "tpu"], [jax.default_backend()]):
         saved = jreader.export(batches, platforms=platforms if len(platforms) > 1 else None)

@@ -72,7 +72,7 @@ def alone(path):
 
 @of_both_plans
 @on_one_and_eight
-def test_it_learns(name, count, alone):
+def test_the_loss_falls(name, count, alone):
     assert np.mean(alone[name, count][-3:]) < alone[name, count][0] - 2
 
 

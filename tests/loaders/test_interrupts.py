@@ -155,7 +155,7 @@ class TestSignals:
             assert running.says() == "stops"
             seen, errors = running.ends()
             assert seen == code
-            assert f"{number.name}: this step is finished first" in errors
+            assert f"{number.name}: finishing this step first" in errors
             assert not running.process.stdout.read()
 
     def test_that_come_twice_are_not_held_back(self):
@@ -166,7 +166,7 @@ class TestSignals:
                 signal.raise_signal(signal.SIGINT)
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
-    def test_that_do_not_come_change_nothing(self):
+    def test_a_block_without_signals_restores_the_handlers(self):
         handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
         with graceful_stop() as stop:
             assert not stop
@@ -183,7 +183,7 @@ class TestSignals:
         finally:
             signal.signal(signal.SIGTERM, before)
 
-    def test_that_are_ignored_stay_so(self):
+    def test_ignored_signals_stay_ignored(self):
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             with graceful_stop() as stop:
@@ -200,7 +200,7 @@ class TestSignals:
 
         with pytest.raises(ValueError, match="of the loop") as seen:
             loop()
-        assert seen.value.__notes__ == ["SIGTERM came meanwhile, and was held back."]
+        assert seen.value.__notes__ == ["SIGTERM arrived during the block, and was held back."]
 
     def test_are_for_the_main_thread(self):
         seen = []

@@ -18,7 +18,7 @@ from block_sources import lines_in_blocks
 
 import jreader
 from jreader import Pipeline, Processes, ReaderError, WorkerDied, arrays, data, ragged, source
-from jreader.batches import BatchWorkers, batch, made_elsewhere
+from jreader.batches import Engine, batch, made_elsewhere
 from jreader.batches.made_elsewhere import BatchPlace, NumberedBatches
 from jreader.feeds import FeedsThere
 from jreader.feeds.shards import dealt_to
@@ -206,7 +206,7 @@ class TestFeedsAndCursorsAreThoseOfNoWorkers:
         share, seen = Share(4, ((1, 2), (3, 4))), []
         batches = batch(rows.shuffle(seed=1), 4)
         dealt, named = dealt_to(batches, share), FeedsThere().from_samples
-        for made in (dealt, made_elsewhere(dealt, batches, BatchWorkers(pool, {}), named)):
+        for made in (dealt, made_elsewhere(dealt, batches, Engine(pool, {}), named)):
             here = start(made, 8)
             parts = [
                 (part.rows, [float(sample["x"]) for sample in part], here.position())
@@ -217,7 +217,7 @@ class TestFeedsAndCursorsAreThoseOfNoWorkers:
         assert len(seen[0]) == 9
 
 
-class DatasetArguments:
+class Asked:
     """A data set whose samples say which process has read them."""
 
     def __init__(self, many):
@@ -232,7 +232,7 @@ class DatasetArguments:
 
 class TestWhatWorkersDo:
     def test_they_read_and_this_process_does_not(self, pool):
-        feeds = list(Pipeline(source(DatasetArguments(40))).batch(4).load(workers=pool))
+        feeds = list(Pipeline(source(Asked(40))).batch(4).load(workers=pool))
         by = set(np.concatenate([np.asarray(feed["by"]) for feed in feeds]).tolist())
         assert os.getpid() not in by
 
@@ -245,9 +245,7 @@ class TestWhatWorkersDo:
         with Processes(1) as fresh:
             for feed in Pipeline(batches).load(["jax"], workers=fresh):
                 assert not np.asarray(feed["jax"]).any()
-            for part in made_elsewhere(
-                dealt_to(batches, share), batches, BatchWorkers(fresh, {})
-            )():
+            for part in made_elsewhere(dealt_to(batches, share), batches, Engine(fresh, {}))():
                 assert not any(part)
 
     def test_the_plan_is_sent_once_for_all_epochs(self, pool):
@@ -259,7 +257,7 @@ class TestWhatWorkersDo:
 
             def __reduce__(self):
                 Heavy.sent += 1
-                return DatasetArguments, (40,)
+                return Asked, (40,)
 
             def __len__(self):
                 return 40
@@ -306,7 +304,7 @@ class TestReports:
         assert (found.limit, found.note) == ("map", "")
         assert {stage.name: stage.by for stage in found.stages}["collate"] == "workers"
         assert "waits" in found.function
-        assert "workers of load(workers=...) do it" in found.advice
+        assert "workers of load(workers=...) run it" in found.advice
 
 
 class TestErrors:

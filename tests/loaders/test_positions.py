@@ -108,7 +108,7 @@ def test_a_pass_goes_on_at_it(kind):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Fixed(Node[int]):
+class Given(Node[int]):
     """A source with one place, whatever that is."""
 
     place: Any
@@ -139,7 +139,7 @@ class TestRefusedWhenTheyAreMade:
         "place", [np.int64(3), {1, 2}, {1: "a"}, [{"a": {2: 0}}], b"token", object()]
     )
     def test_what_json_does_not_keep_is_told(self, place):
-        loader = loaded(Fixed(place))
+        loader = loaded(Given(place))
         with loader.epoch(0) as feeds:
             next(feeds)
             for ask in (lambda: feeds.cursor, loader.state_dict):

@@ -282,7 +282,7 @@ of_both = pytest.mark.parametrize("make", [indexed, streamed])
 class TestSkippedSteps:
     @of_both
     @pytest.mark.parametrize("capacity", [0, 3])
-    def test_they_are_left_out_and_counted(self, make, capacity):
+    def test_skipped_steps_are_counted(self, make, capacity):
         loader = make(capacity=capacity)
         whole = stream(loader.epoch(0))
         feeds = loader.epoch(0, skip_steps=range(3, 6))
@@ -332,7 +332,7 @@ class TestSkippedSteps:
         digests = [digest(loader.steps(30, skip_steps=range(5, 20))) for loader in loaders]
         assert digests[0] == digests[1]
 
-    def test_they_are_not_placed(self):
+    def test_skipped_steps_are_not_placed(self):
         placed = []
         loader = indexed(capacity=0)
         begun = loader._loaded.placement

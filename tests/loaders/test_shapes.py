@@ -32,7 +32,7 @@ def compiled():
 class TestShapes:
     @pytest.mark.parametrize("stream", [False, True])
     @pytest.mark.parametrize("options", [{"drop_last": True}, {"last": "pad"}])
-    def test_they_are_those_of_the_feeds(self, stream, options):
+    def test_shapes_are_those_of_the_feeds(self, stream, options):
         loader = plan(stream=stream).load(**options)
         found = [shape_of(feed) for feed in loader.shapes()]
         assert sorted(map(str, found)) == sorted({str(shape_of(feed)) for feed in loader})
@@ -57,12 +57,12 @@ class TestShapes:
         with pytest.raises(AssertionError, match="read"):
             next(iter(loader))
 
-    def test_no_epoch_or_pass_moves(self):
+    def test_shapes_move_no_epoch_and_no_pass(self):
         loader = plan().load()
         loader.shapes()
         assert loader.next_epoch == 0
 
-    def test_they_are_placed_as_feeds_are(self):
+    def test_shapes_have_the_shardings_of_feeds(self):
         loader = plan(tokens=None, batch_size=D).load(sharding=MESH)
         first = next(iter(loader))
         spec = next(f for f in loader.shapes() if f["text"].shape == first["text"].shape)

@@ -76,7 +76,7 @@ def test_what_is_kept_does_not_grow():
     assert len(stats.steps_ns) == KEPT - 1
 
 
-def test_it_is_plain_data_for_json():
+def test_stats_are_plain_data_for_json():
     loader = rows()
     list(loader)
     again = json.loads(json.dumps(asdict(loader.stats())))

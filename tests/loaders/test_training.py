@@ -17,7 +17,7 @@ def step(total, feed):
     return total + int(feed["label"].sum()), feed["label"].shape
 
 
-def test_it_gives_the_last_state_and_the_last_metrics_of_each_epoch():
+def test_train_returns_the_last_state_and_the_metrics_of_each_epoch():
     batches = batch(reader, 2)
     assert train(step, 0, batches, FIELDS, 3, progress=False) == (45, [(2,)] * 3)
 

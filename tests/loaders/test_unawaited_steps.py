@@ -42,17 +42,17 @@ class TestUnawaited:
         assert len(means) == self.STEPS
 
     @places
-    def test_kept(self, places):
+    def test_feeds_that_the_loop_keeps(self, places):
         kept = list(self.loaders(places))
         self.check(feed["x"].mean() for feed in kept)
         self.check(feed["x"] for feed in kept)
 
     @places
-    def test_dropped(self, places):
+    def test_feeds_that_the_loop_drops(self, places):
         step = jax.jit(lambda feed: feed["x"].mean())
         self.check([step(feed) for feed in self.loaders(places)])
 
     @places
-    def test_donated(self, places):
+    def test_feeds_that_the_step_donates(self, places):
         step = jax.jit(lambda feed: feed["x"] * 2, donate_argnums=0)
         self.check([array / 2 for array in [step(feed) for feed in self.loaders(places)]])

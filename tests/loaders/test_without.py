@@ -413,7 +413,7 @@ class TestErrors:
         with pytest.raises(TypeError, match="leave resident=True out"):
             documents().batch(2).load(resident=True).without([1])
 
-    def test_there_are_such_samples(self):
+    def test_an_index_beyond_the_samples_raises(self):
         loader = documents().batch(2).load()
         with pytest.raises(IndexError, match=r"loader.without\(indices\) has the number 50"):
             loader.without([3, 50])

@@ -56,7 +56,7 @@ def test_a_process_that_waits_less_changes_only_for_how_long_it_is_waited_for_al
 
 
 @given(runs(), st.sets(st.integers(6, 9)))
-def test_it_travels_as_json_and_names_who_was_silent(run, silent):
+def test_a_fleet_travels_as_json_and_names_silent_processes(run, silent):
     fleet = slowest_of(run, sorted(silent))
     assert Fleet(**json.loads(json.dumps(asdict(fleet)))) == fleet
     assert all(f"{each}" in str(fleet).rpartition(" from ")[2] for each in silent)

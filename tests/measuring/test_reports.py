@@ -241,7 +241,7 @@ class TestLimits:
 
     @pytest.mark.parametrize("how", ["compose", "interleave", "chain"])
     @measured
-    def test_one_slow_part(self, how):
+    def test_a_slow_reader_among_several_limits(self, how):
         one, other = Pipeline(slow_numbers), Pipeline(numbers).map(abs)
         plans = {
             "compose": lambda: jreader.compose(other, one),

@@ -327,7 +327,7 @@ class TestErrors:
             Pipeline(lambda: range(3)).epochs().map(abs).filter(abs),
         ],
     )
-    def test_no_end_is_an_error(self, tmp_path, reader):
+    def test_an_endless_reader_raises(self, tmp_path, reader):
         with pytest.raises(ValueError, match=r"has no end.*type \.firstn\(n\)"):
             quietly(reader, tmp_path / "x", "npy")
         assert len(quietly(reader.firstn(7), tmp_path / "x", "npy")) == 1

@@ -7,14 +7,14 @@ from placed import Placed
 from remote_server import RemoteServer
 
 from jreader import Store
-from jreader.sources import remote_systems, retries
+from jreader.sources import remote, retries
 
 
 @pytest.fixture
 def quick(monkeypatch):
     """No pauses between tries, and files that are looked at whenever they are asked for."""
     monkeypatch.setattr(retries, "_PAUSE", 0.0)
-    monkeypatch.setattr(remote_systems, "_FRESH", -1.0)
+    monkeypatch.setattr(remote, "_FRESH", -1.0)
 
 
 @pytest.fixture

@@ -107,7 +107,7 @@ class TestWhatABlockIs:
         assert all(sum(run) <= size or len(run) == 1 for run in runs)
         assert all(sum(run) + following[0] > size for run, following in pairwise(runs))
 
-    def test_it_ends_with_its_file(self, made):
+    def test_a_block_ends_with_its_file(self, made):
         open_it, _ = made
         assert indexed(open_it(1 << 30)).blocks.tolist() == [0, 25]
         assert indexed(open_it(1)).blocks.tolist() == [*range(COUNT)]
@@ -137,7 +137,7 @@ class TestShuffledByBlocks:
         plain = [number_of(sample) for sample in plan.start(None).items]
         assert plain == orders[0]
 
-    def test_it_resumes_everywhere(self, made):
+    def test_a_block_shuffle_resumes_everywhere(self, made):
         check_resumes_everywhere(Pipeline(shuffle(made[0](), seed=0, blocks=2)))
         check_resumes_everywhere(Pipeline(shuffle(made[0](), seed=0, blocks=2)).batch(7))
 

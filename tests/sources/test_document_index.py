@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("cache")
 
 
 class TestTheIndexOfDocuments:
-    def test_it_is_kept_and_read_again(self, tmp_path, cache):
+    def test_the_index_is_stored_and_read_again(self, tmp_path, cache):
         path = flat(tmp_path / "a.bin")
         assert listed(tokens(path, eos=0)) == DOCUMENTS
         (kept,) = cache.iterdir()

@@ -76,7 +76,7 @@ class TestBraces:
         assert [document.tolist() for document in read] == [[1], [0]]
 
 
-def test_they_are_found_by_number(folder):
+def test_file_names_are_found_by_number(folder):
     found = jreader.files(f"{folder}/*.txt")
     assert len(found) == 2
     assert names([found[1]]) == ["b.txt"]

@@ -127,7 +127,7 @@ def test_a_result_that_cannot_be_sent_names_function_and_line():
     assert "map_batches, made at" in str(raised.value.__notes__)
 
 
-def test_it_is_printed_as_it_was_written():
+def test_a_batch_map_prints_as_it_was_written():
     plan = rows(4).batch(2)
     assert str(plan.map_batches(halves, threads=2)).endswith(".map_batches(halves, threads=2)")
     assert str(plan.map_batches(halves, processes=2)).endswith(".map_batches(halves, processes=2)")

@@ -104,7 +104,7 @@ class TestClosedOnce:
         with pytest.raises(ValueError, match="bad"):
             next(items)
 
-    def test_no_thread_prints_of_it(self, capsys):
+    def test_no_thread_prints_after_close(self, capsys):
         leave = threading.Event()
 
         def source():

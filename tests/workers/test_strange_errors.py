@@ -158,7 +158,7 @@ class TestErrors:
             list(DataLoader(Rows(), batch_size=2, num_workers=2))
         assert "raise eval(text" in str(caught.value)
 
-    def test_one_without_words(self, stream, folder):
+    def test_an_error_whose_str_raises(self, stream, folder):
         with pytest.raises(Exception) as caught:  # noqa: PT011  # it has no words
             stream(raising("strange.Mute()", folder))
         told = "\n".join(getattr(caught.value, "__notes__", []))

@@ -20,7 +20,7 @@ _OF_SAMPLES = ("ops", "data", "functions", "layouts", "values")
 REMOVED = "removed: "
 """The prefix of the plan's line that names removed samples."""
 _SHOWN = ("epoch", "step", "samples", "position", "digest", "skipped")
-_ANEW = "Resume with the pipeline that wrote it, or begin anew, without at=."
+_ANEW = "Resume with the pipeline that wrote it, or start over, without at=."
 
 
 class State(str):
@@ -187,8 +187,8 @@ def _check_versions(cursor: Any) -> None:
         raise NotResumable(
             f"this cursor has format {form} and stream version {stream}, and this jreader has "
             f"version {STREAM_VERSION}, which reads samples in other orders (since version 2, they "
-            f"depend on the number of samples): resume with the release that wrote it, or begin "
-            f"anew, without at=."
+            f"depend on the number of samples): resume with the release that wrote it, or start "
+            f"over, without at=."
         )
 
 
@@ -291,7 +291,7 @@ def check_plan(written: Plan, plan: Plan, *, caching: bool = False) -> None:
     Args:
         written: The plan of a cursor.
         plan: The plan of a loader.
-        caching: Whether it is streamed until something of it is whole, and indexed then.
+        caching: Whether it is streamed while its disk cache is incomplete.
 
     Raises:
         NotResumable: The plans order or count samples differently.
@@ -362,7 +362,7 @@ def _warn_of_changes(written: Plan, plan: Plan, *, found: bool) -> None:
     follows = (
         "The order is the same, but the samples may differ"
         if found
-        else "The run goes on at the same position, where other samples may come, or more or fewer"
+        else "The run resumes at the same position, but samples, and their number, may differ"
     )
     parts: dict[str, Any] = {"lock": [], **plan}
     for name, what in _CHANGES.items():

@@ -56,7 +56,7 @@ class EpochPosition(NamedTuple):
 
     @classmethod
     def of(cls, cursor: Cursor) -> EpochPosition:
-        """That of a cursor.
+        """The position in a cursor.
 
         >>> from jreader.loaders.checkpoints.cursors import beginning
         >>> EpochPosition.of({**beginning(0), "position": [64, 64, 640, 10]}).steps
@@ -69,7 +69,7 @@ class EpochPosition(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a pass is: the cursor that it began at, and what has changed since.
+    """Where a pass is: the cursor that it began at, and the changes since.
 
     Attributes:
         began: The cursor that the pass began at.
@@ -136,28 +136,26 @@ class Tally:
         self.began, self.samples, runs, self.end, _ = Place.of(cursor)
         self.steps = EpochPosition.of(cursor).steps if cursor["position"] else 0
         self.runs = runs or plan_hash(cursor["plan"])
-        self._epoch_and_seed, self._skipped = (cursor["epoch"], drawn), cursor["skipped"]
+        self._seeds, self._skipped = (cursor["epoch"], drawn), cursor["skipped"]
         if cursor["position"] is None or (not self.samples and self.end >= 0):
             self.runs, self.end = text_hash(self.runs, self.end), -1
-        self._steps_before = cursor["step"] - self.steps  # a cursor counts the steps of a run
+        self._offset = cursor["step"] - self.steps  # a cursor counts the steps of a run
         self._first, self._until, _ = wanted
 
     @property
     def left(self) -> int | None:
         """How many more steps are asked for; None for all."""
-        return (
-            None if self._until is None else max(self._until - self._steps_before - self.steps, 0)
-        )
+        return None if self._until is None else max(self._until - self._offset - self.steps, 0)
 
     def gives(self, samples: int, *batches: Any) -> bool:
-        """Counts a step of so many samples; whether its feed is given, or left out.
+        """Counts a step of so many samples; returns whether its feed is given, or skipped.
 
         The position after it has these `rows`, `size` and `batches`.
         """
-        step, self.steps = self.steps + self._steps_before, self.steps + 1
+        step, self.steps = self.steps + self._offset, self.steps + 1
         given = not (self._skipped and self._is_skipped(step))
         if given and self.samples != self.end:
-            self.runs = text_hash(self.runs, self.end, *self._epoch_and_seed, self.samples)
+            self.runs = text_hash(self.runs, self.end, *self._seeds, self.samples)
         self.samples += samples
         if given:
             self.end = self.samples

@@ -185,13 +185,13 @@ def as_function(
         sharding: Where the data go: a Sharding, Mesh or Device; None for the default device. A
             Mesh splits the rows, as in `load`; `NamedSharding(mesh, PartitionSpec())` puts a copy
             on every device.
-        drop_last: Whether to leave out a short last batch, as in `load`. With False, it is padded
-            with zeros, which functions of batches see too, and every feed carries a `mask`.
+        drop_last: Whether to drop a short last batch, as in `load`. False pads it with zeros, which
+            functions of batches see too, and every feed carries a `mask`.
         last: What to do with a short last batch, instead of `drop_last`, as in `load`.
 
     Returns:
         The data, as a tree of arrays on the devices; and `batch_at`, whose `len` is the number of
-        steps of an epoch, which a mixture with `stop="repeat"` has not.
+        steps per epoch; a mixture with `stop="repeat"` has none.
 
     Raises:
         TypeError: The pipeline gives no batches, or is not indexed.

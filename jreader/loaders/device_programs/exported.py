@@ -35,11 +35,11 @@ def export(
     drop_last: bool | None = None,
     last: Last | None = None,
 ) -> bytes:
-    """Returns a pipeline as bytes that jax runs in a process without jreader: serialized StableHLO.
+    """Export a pipeline as serialized StableHLO, which jax runs without jreader.
 
-    Save them beside the checkpoint. `jax.export.deserialize(...).call(data, epoch, step)` is the
-    feed that the loader gives there; it runs under `jit` and `lax.scan`. `data` are those that
-    `as_function(pipeline)` returns: they are not in the bytes.
+    Save the bytes beside the checkpoint. `jax.export.deserialize(...).call(data, epoch, step)`
+    returns the loader's feed, also under `jit` and `lax.scan`. `data` is what
+    `as_function(pipeline)` returns; the bytes do not contain it.
 
     >>> import jax.export
     >>> from jreader import Pipeline, arrays
@@ -52,11 +52,11 @@ def export(
     Args:
         pipeline: A batched pipeline, as `as_function` takes it.
         feed_list: The fields, as in `load`.
-        platforms: Where it shall run: "cpu", "cuda", "rocm", "tpu"; None for where jax runs now.
+        platforms: The targets: "cpu", "cuda", "rocm", "tpu"; None for the current one.
         seed: Whether the function takes a seed after `step`: an int for every shuffle of the plan.
         weights: Whether it takes, last, the weights of the mixture of the plan: int32 numbers with
             a sum below 2**30, one for each source, as `batch_at.weights(...)` makes them.
-        drop_last: Whether to leave out a short last batch, as in `as_function`.
+        drop_last: Whether to drop a short last batch, as in `as_function`.
         last: What to do with a short last batch, as in `as_function`.
 
     Raises:

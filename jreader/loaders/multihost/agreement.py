@@ -52,7 +52,7 @@ TIMEOUT = 300.0
 _SLICE = 0.1  # seconds of a wait, between which the consumer hears of interrupts
 _PAUSE = 0.05  # seconds between two looks for a reason
 _LINES = 10.0  # seconds that the lines of another plan may come after its hash
-_MOMENT = 0.05  # seconds that a look-ahead listens for at most
+_MOMENT = 0.05  # the longest wait of a prefetching thread, in seconds
 _LAST = 1.0  # seconds that the reason may come after the word
 _MORE = 8  # feeds of which places are posted, besides those that both may have prepared
 _OFTEN = 0.25  # seconds between two looks at whether one has left
@@ -92,9 +92,7 @@ class Agreement:
         skips = [f"skip_steps=range({low}, {high})" for low, high, _ in cursor["skipped"]]
         self._lines = [*cursor["plan"]["ops"], *about, *skips]
         self._epoch, self._own = cursor["epoch"], Message()
-        self._lacks_samples = deque[
-            bool
-        ]()  # of each feed that is not reported yet: whether it is spare
+        self._lacks_samples = deque[bool]()  # for each unreported feed: has this process no sample
         self._gone: dict[int, Message] = {}  # the processes that have left
         self._peer_error: ReaderError | None = None
         self._lanes = lanes
@@ -235,7 +233,7 @@ class Agreement:
     def _has_feed(self, lacking: int) -> bool:
         """Whether the epoch has a feed for which so many processes have nothing."""
         fills = self._lanes is not None and self._lanes.ends == "last"
-        return lacking < (self._counts.num_processes if fills else 1)
+        return lacking < (self._counts.processes if fills else 1)
 
     def _is_given(self, *, streamed: bool) -> bool:
         """Whether the next feed belongs to the epoch, once all processes have it."""
@@ -351,7 +349,7 @@ class Agreement:
             return False
         self._wait()
         given = counts.agreed_feeds > self._given
-        alike = given or first or counts.lacking == counts.num_processes
+        alike = given or first or counts.lacking == counts.processes
         if not alike or (given and ends):
             raise self._short(ends=ends)
         return given

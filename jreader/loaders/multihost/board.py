@@ -108,7 +108,7 @@ class Board:
         self._store: Any = _client()
         if self._store is None:
             raise RuntimeError(
-                "processes tell one another how far they are through jax.distributed, and that is "
+                "processes exchange their progress through jax.distributed, and that is "
                 "not set up: call jax.distributed.initialize() before anything else of jax."
             )
         _post_the_end(self)
@@ -230,7 +230,7 @@ _failed: list[str] = []  # what this program ended with
 
 def _state() -> Any:
     # there is no public way to the store; who has no need of it need not find it
-    from jax._src import distributed  # noqa: PLC0415  # as said
+    from jax._src import distributed  # noqa: PLC0415  # private, so imported on use
 
     return distributed.global_state
 
@@ -246,13 +246,12 @@ def _watch_next(me: int, processes: list[int], ring: str) -> None:
     _rings.add(ring)
     other = processes[(processes.index(me) + 1) % len(processes)]
     with suppress(OSError):  # there is no network: jax gives up who is silent
-        server = neighbours.listen(
-            _state().coordinator_address, partial(_post_beat, f"{_AT}{ring}/{me}")
-        )
-        neighbours.watch(server, partial(_last_beat, f"{_AT}{ring}/{other}"), partial(_lose, other))
+        post = partial(_post, f"{_AT}{ring}/{me}")
+        server = neighbours.listen(_state().coordinator_address, post)
+        neighbours.watch(server, partial(_beat_of, f"{_AT}{ring}/{other}"), partial(_lose, other))
 
 
-def _post_beat(key: str, value: Any) -> bool:
+def _post(key: str, value: Any) -> bool:
     """Posts a value in place of the one before; returns whether the run continues."""
     store = _client()
     with suppress(jax.errors.JaxRuntimeError):  # it ends
@@ -261,7 +260,7 @@ def _post_beat(key: str, value: Any) -> bool:
     return store is not None
 
 
-def _last_beat(key: str) -> Any | None:
+def _beat_of(key: str) -> Any | None:
     """The value that was posted; () if there is none yet, None if the run is over.
 
     A thread that is inside a call of the store when the interpreter goes away aborts the process,

@@ -36,8 +36,8 @@ class Counts:
             has_feed: Whether the epoch has a feed for which so many processes have nothing.
         """
         self._board, self._turn, self._has_feed = board, turn, has_feed
-        self.num_processes = len(board.others) + 1
-        self._bits = self.num_processes.bit_length()
+        self.processes = len(board.others) + 1
+        self._bits = self.processes.bit_length()
         self._each = _BITS // (2 * self._bits)  # feeds that one number counts
         self.reported = self.agreed_feeds = 0
         self.lacking: int | None = None
@@ -51,15 +51,14 @@ class Counts:
     def check(self) -> None:
         """Raises ReaderError if there are too many processes to be counted."""
         if not self._each:
-            most = (1 << _BITS // 2) - 1
             raise ReaderError(
-                f"{self.num_processes} processes read a stream, and at most {most} can agree on "
-                f"where it ends: read the data by index, as arrays or mapped files, or start fewer "
-                f"processes."
+                f"{self.processes} processes read a stream, and at most {(1 << _BITS // 2) - 1} "
+                f"can agree on where it ends: read the data by index, as arrays or mapped files, "
+                f"or start fewer processes."
             )
 
     def report(self, lacking: Sequence[bool]) -> None:
-        """Reports more feeds: for each of them, whether this process has nothing for it."""
+        """Reports more feeds: for each, whether this process lacks samples for it."""
         while lacking and not self.over:
             block, place = divmod(self.reported, self._each)
             some, lacking = lacking[: self._each - place], lacking[self._each - place :]
@@ -75,7 +74,7 @@ class Counts:
     def _full(self, counted: int) -> int:
         """How many of the feeds that one number counts all processes have reported."""
         return next(
-            n for n in range(self._each + 1) if self._digit(counted, 2 * n) != self.num_processes
+            n for n in range(self._each + 1) if self._digit(counted, 2 * n) != self.processes
         )
 
     def _digit(self, counted: int, number: int) -> int:

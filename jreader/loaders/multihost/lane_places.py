@@ -21,7 +21,7 @@ class Filler(NamedTuple):
     """A feed of which this process has no sample of its own, given only if another one has.
 
     Attributes:
-        feed: The feed, or what else stands for it.
+        feed: The feed, or SKIPPED.
     """
 
     feed: Any

@@ -28,11 +28,11 @@ _CALL = "loader.where(indices)"
 class Occurrences:
     """Where samples occur in a run: arrays, with an entry for each sample of a step that holds one.
 
-    They are in the order in which samples were asked for, and those of a sample in the order of the
-    run. Iteration gives tuples: (sample, epoch, step, row).
+    They are in the order of the requested samples, and for each sample in the order of the run.
+    Iteration gives tuples: (sample, epoch, step, row).
 
     Attributes:
-        sample: The number of the sample that was asked for.
+        sample: The number of the requested sample.
         epoch: The number of the epoch.
         step: The number of the step in its epoch, from 0.
         row: The row of the batch of that step.
@@ -63,7 +63,7 @@ class Occurrences:
         return f"Occurrences({', '.join(f'{name}={part!r}' for name, part in parts)})"
 
 
-class EpochRange(NamedTuple):
+class Epochs(NamedTuple):
     """The part of a run that is asked about.
 
     Attributes:
@@ -118,7 +118,7 @@ def checked_epochs(epochs: Iterable[int] | None) -> list[int] | None:
 
 
 def occurrences_of(
-    loading: Loading, place: Place, asked: AskedRows, between: EpochRange
+    loading: Loading, place: Place, asked: AskedRows, between: Epochs
 ) -> Occurrences:
     """Where samples occur; it reads nothing but the lengths of the columns.
 

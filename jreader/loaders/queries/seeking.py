@@ -124,5 +124,5 @@ def too_few(epoch: int, steps: int, start: int) -> ValueError:
     """The error of a `start` beyond the end of an epoch."""
     return ValueError(
         f"epoch {epoch} has {steps} steps, and start={start} lies beyond: steps of an epoch count "
-        "from 0; loader.steps(start=...) goes on counting through the later ones."
+        "from 0; loader.steps(start=...) counts on through later epochs."
     )

@@ -144,7 +144,7 @@ def _lengths(
         if None in every:
             raise TypeError(
                 "loader.shapes() needs to know the lengths of all samples in their order, and "
-                f"{described(loading.source.batches)} tells them only when it is read: give the "
+                f"{described(loading.source.batches)} shows them only when it is read: give the "
                 "lengths that batches may have, as .padded_batch(n, to=[128, 256, 512]), or "
                 ".bucket([128, 256, 512], batch_size=n)."
             )

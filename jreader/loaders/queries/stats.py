@@ -41,12 +41,12 @@ class StageStats:
 
 @dataclass(frozen=True)
 class QueueStats:
-    """How full a queue was, whenever something was taken from it.
+    """How full a queue was at each request.
 
     Attributes:
-        name: "capacity" (the loader's look-ahead), or the op that the queue is of.
-        room: How many fit; None where that changes while it runs.
-        depths: How many waited, the oldest first.
+        name: "capacity" (the loader's prefetch queue), or the op of the queue.
+        room: Its capacity; None where that changes while it runs.
+        depths: Items that were ready at each request, the oldest first.
         made_at: The file and line that made the op.
     """
 
@@ -60,25 +60,25 @@ class QueueStats:
         """The share of the requests that found the queue empty."""
         return self.depths.count(0) / len(self.depths) if self.depths else 0.0
 
-    @property
-    def title(self) -> str:
-        """The name of the queue in a sentence."""
-        return "prefetch" if self.name == "capacity" else self.name
+    def __str__(self) -> str:
+        """How often it was empty, in words."""
+        name = "prefetch" if self.name == "capacity" else self.name
+        return f"the {name} queue was empty {self.empty:.0%} of the time"
 
 
 @dataclass(frozen=True)
 class Stats:
-    """What the stages of a loader took for its last feeds, 256 of them at most.
+    """The times of a loader's stages for its last feeds, at most 256.
 
     `dataclasses.asdict` makes plain dicts and tuples of it, for JSON.
 
     Attributes:
-        waits_ns: How long the loop waited for each feed, the oldest first.
-        steps_ns: How long it stayed away after each, until it came for the next one.
-        stages: What each stage took.
+        waits_ns: The loop's wait for each feed, the oldest first.
+        steps_ns: The time from each feed to the next request.
+        stages: The time of each stage.
         queues: How full the queues were.
-        feeds: How many feeds loops got since the loader was made, in all passes.
-        waited_ns: For how long they waited for all of these.
+        feeds: The number of feeds since the loader was made, in all passes.
+        waited_ns: The total wait for these.
     """
 
     waits_ns: tuple[int, ...]
@@ -90,15 +90,15 @@ class Stats:
 
     @property
     def waiting(self) -> float:
-        """The share of the time in which the loop waited for feeds; 0 before the second feed.
+        """The share of time that the loop waited for feeds; 0 before the second feed.
 
-        The first feed of a pass is left out: what is made once, for all feeds, is made for it.
+        It ignores the first feed of a pass, which includes the setup.
         """
         waited, stepped = sum(self.waits_ns), sum(self.steps_ns)
         return waited / (waited + stepped) if self.steps_ns else 0.0
 
     def scalars(self, prefix: str = "jreader") -> dict[str, float]:
-        """Returns the metrics as a flat dict of floats, for W&B, TensorBoard and their like.
+        """Return the metrics as a flat dict of floats, for W&B, TensorBoard and the like.
 
         >>> from jreader import Pipeline, arrays
         >>> loader = Pipeline(arrays([1, 2, 3, 4])).batch(2).load()
@@ -117,7 +117,7 @@ class Stats:
         }
 
     def prometheus(self, name: str = "loader") -> str:
-        r"""Returns the metrics as text in the exposition format of Prometheus.
+        r"""Return the metrics in the text format of Prometheus.
 
         >>> from jreader import Pipeline, arrays
         >>> stats = Pipeline(arrays([1, 2])).batch(2).load().stats()
@@ -142,12 +142,7 @@ class Stats:
             title = f"{_title_of_stage(stage):{width}}"
             lines.append(f"{title}  {each:10.3f}  {stage.items:7d}  {stage.workers:7d}")
         lines.append(f"the loop waited for feeds {self.waiting:.0%} of the time")
-        lines += [
-            f"the {queue.title} queue was empty {queue.empty:.0%} of the time"
-            for queue in self.queues
-            if queue.depths
-        ]
-        return "\n".join(lines)
+        return "\n".join([*lines, *(str(queue) for queue in self.queues if queue.depths)])
 
 
 def _title_of_stage(stage: StageStats) -> str:

@@ -1,4 +1,4 @@
-"""`Store`: blocks of remote files that were fetched, kept on this machine, up to a limit.
+"""`Store`: a local cache of blocks of remote files, up to a limit.
 
 A block is a file, whole or not there, whatever a kill or a broken disk leaves: it is written under
 another name and renamed, and its checksum is looked at before it is first used. No file is ever
@@ -136,7 +136,7 @@ class BlockFiles:
 
 
 class Store:
-    r"""A folder of this machine that keeps what was fetched of remote files, up to a limit.
+    r"""A local folder that caches blocks of remote files, up to a limit.
 
     Give it to readers of files as `store=`:
 
@@ -151,27 +151,27 @@ class Store:
     ...     list(rows()), list(rows()), store.fetched
     ([1, 2, 3], [1, 2, 3], 6)
 
-    Files are fetched and kept in blocks. A file that has changed has other blocks. At the limit,
-    the store drops the block whose next use is farthest away, where a pass announces its reads
-    (Parquet's row groups). Otherwise it drops the block that was not used for longest, and does not
-    keep most of the new ones, so that those that it has are still there in the next epoch.
+    Files are fetched and cached in blocks; a changed file has new blocks. At the limit, the store
+    evicts the block whose next use is farthest away, where a pass announces its reads (Parquet's
+    row groups). Otherwise it evicts the least recently used block, and skips most new ones, so that
+    the blocks that it has are still there in the next epoch.
 
-    Processes may share a folder: each sees what others keep, and no kill leaves a wrong byte or a
-    lock. Each looks for the blocks of the others only from time to time, so together they may
-    exceed the limit, each by 1 GB or a sixteenth of it. A block is checked against its checksum
-    before its first use. Other files in the folder stay. If the disk is full, or cannot be written,
-    a warning says so once, and the run goes on without keeping more.
+    Processes may share a folder: each sees the blocks of others, and no kill leaves a wrong byte or
+    a lock. Each scans for the blocks of others only from time to time, so together they may exceed
+    the limit, each by 1 GB or a sixteenth of it. A block is checked against its checksum before its
+    first use. Other files in the folder stay. If the disk is full, or cannot be written, the store
+    warns once, and the run continues without caching more.
 
     Args:
-        folder: The folder; it is made when the first block is kept.
-        limit: How many bytes to keep: a number, or a text such as "200GB", "1.5TB" or "64GiB".
-        block: How many bytes a block has. What is read at random in smaller pieces fetches whole
-            blocks: a smaller one is better then.
+        folder: The folder; made with the first block.
+        limit: The bytes to cache: a number, or a text such as "200GB", "1.5TB" or "64GiB".
+        block: The bytes of a block. Random reads of smaller pieces fetch whole blocks, so choose a
+            smaller one for them.
 
     Attributes:
-        hits: How many blocks were read from the folder.
-        misses: How many were fetched.
-        fetched: How many bytes were fetched.
+        hits: Blocks read from the folder.
+        misses: Blocks fetched.
+        fetched: Bytes fetched.
 
     Raises:
         TypeError: The folder is neither a str nor a path, or a size is neither a number nor a text.
@@ -250,9 +250,7 @@ class Store:
             self._files.touch(name)
         return data
 
-    def fetch(
-        self, file: StoredFile, numbers: Sequence[int], permit: WritePermit
-    ) -> dict[int, bytes]:
+    def fetch(self, file: StoredFile, numbers: Sequence[int], permit: Permit) -> dict[int, bytes]:
         """Blocks that are not kept, each fetched once, whoever asks; they are kept if they may.
 
         Args:
@@ -304,7 +302,7 @@ class Store:
         return mine
 
     def _obtained(
-        self, file: StoredFile, numbers: Sequence[int], permit: WritePermit
+        self, file: StoredFile, numbers: Sequence[int], permit: Permit
     ) -> Iterator[tuple[int, bytes]]:
         """Blocks that others have kept since they were looked for, and the rest, fetched."""
         with self._lock:
@@ -321,7 +319,7 @@ class Store:
             yield number, data
 
     def _keep(self, name: str, data: bytes) -> None:
-        """Keeps a block, if there is room, or one that gives way."""
+        """Stores a block, if there is space or another one can be evicted."""
         size = len(data) + BlockFiles.overhead
         with self._lock:
             if self._write_failed or not self._make_room(name, size):
@@ -342,8 +340,8 @@ class Store:
                 self._remove(name)
             if first:
                 warn(
-                    f"{self} cannot keep what was fetched ({error}): the run goes on, and fetches "
-                    f"again what it needs again. Free some room, or give a smaller limit."
+                    f"{self} cannot keep what was fetched ({error}): the run continues, and "
+                    f"fetches again what it needs again. Free some room, or give a smaller limit."
                 )
 
     def _make_room(self, name: str, size: int) -> bool:
@@ -379,7 +377,7 @@ class Store:
         self._uses.drop(name)
 
     def _check_process(self) -> None:
-        if self._process != os.getpid():  # its lock may be held where it forked
+        if self._process != os.getpid():  # the lock may be held in the parent
             self._begin()
 
     def _begin(self) -> None:
@@ -392,7 +390,7 @@ class Store:
         self._recent: OrderedDict[str, bytes] = OrderedDict()
 
 
-class WritePermit:
+class Permit:
     """Permission for a thread to store blocks; withdrawn once its reads are not wanted."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary, finalize
 from jreader.readers.credentials import masked
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.stored_files import open_file
-from jreader.sources.remote_systems import is_remote
+from jreader.sources.remote import is_remote
 from jreader.sources.transactions import locked, removed
 
 _PART = 1 << 25  # bytes of a copy that lie in memory at a time

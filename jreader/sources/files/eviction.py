@@ -1,4 +1,4 @@
-"""Eviction: the block of a full store gives way whose next use is farthest away.
+"""Eviction: a full store evicts the block whose next use is farthest away.
 
 An order that is computed is known before it is read. So for each announced block it is
 known when, and to close the one that comes last loses the least of all choices (Belady, "A study of
@@ -75,7 +75,7 @@ class NextUses:
             self._push(block)
 
     def used(self, block: str, begin: int, end: int) -> None:
-        """Takes note that these bytes of a block are read, and so the uses that begin in them."""
+        """Notes that these bytes of a block are read, and so the uses that begin in them."""
         if block in self._kept:
             self._kept[block] = next(self._uses)
         uses, least = self._coming.get(block) or deque(), begin
@@ -88,7 +88,7 @@ class NextUses:
             self._pass(*self._order.popleft())
 
     def keep(self, block: str, used: float | None = None) -> None:
-        """Takes note that a block is kept.
+        """Notes that a block is stored.
 
         Args:
             block: The block.
@@ -98,7 +98,7 @@ class NextUses:
         self._push(block)
 
     def drop(self, block: str) -> None:
-        """Takes note that a block is not kept any more."""
+        """Notes that a block is no longer stored."""
         self._kept.pop(block, None)
 
     def next_use(self, block: str) -> float:
@@ -107,7 +107,7 @@ class NextUses:
         return uses[0][0] if uses else math.inf
 
     def victim(self) -> str | None:
-        """The block that gives way; None if there is none."""
+        """The block to evict; None if there is none."""
         if len(self._heap) > 4 * len(self._kept) + 64:
             self._heap = [self._entry(block) for block in self._kept]
             heapify(self._heap)
@@ -119,7 +119,7 @@ class NextUses:
         return None
 
     def should_evict(self, block: str, to: str) -> bool:
-        """Whether to keep a block in place of another one is better than to leave it out.
+        """Whether evicting one block for another is worth it.
 
         Of two that do not come, as far as is known, that of another run gives way. If an order is
         known, the others stay; if none is, most of them do.
@@ -132,7 +132,7 @@ class NextUses:
         return not self._knows_order and self._left_out % _TAKEN == 0
 
     def _pass(self, tick: int, block: str) -> None:
-        """Takes note that a use is over."""
+        """Notes that a use is over."""
         uses = self._coming.get(block)
         if uses and uses[0][0] <= tick:
             uses.popleft()

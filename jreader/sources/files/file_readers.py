@@ -26,7 +26,7 @@ from jreader.sources.files.file_parts import FilePart, Which, part_in
 from jreader.sources.files.index_cache import FileIndex, kept
 from jreader.sources.files.set_indices import MANY, SetIndex, set_index
 from jreader.sources.files.stored_files import Latest, files_of
-from jreader.sources.remote_systems import is_remote, remote_matches
+from jreader.sources.remote import is_remote, remote_matches
 
 Paths: TypeAlias = "str | os.PathLike[str] | FilePart | Sequence[str | os.PathLike[str]]"
 """A file, a folder, a pattern such as `"data/*.tar"` or `"data/{0..9}.tar"`, or a list of these;
@@ -164,7 +164,7 @@ def written(paths: tuple[str, ...], part: Which | None = None) -> str:
 
 
 class FileReader(FileNode[T]):
-    """A reader of the files that paths, folders and patterns stand for.
+    """Read the files that paths, folders and patterns name.
 
     The `__init__` of a format has the arguments that its users type, and hands them to `keep`.
 
@@ -219,7 +219,7 @@ class FileReader(FileNode[T]):
 
 
 def typed_call(node: Node[Any], data: str, arguments: Mapping[str, Any]) -> str:
-    """The call that makes a reader of some data, as a user would type it.
+    """The call that makes this reader, as a user would type it.
 
     `data` stands in it as it is: `written` masks the credentials of paths.
     """

@@ -29,7 +29,7 @@ from jreader.cores import usable_cores
 from jreader.progress import Bar
 from jreader.readers.columns import Array
 from jreader.sources.files.byte_ranges import ByteFile
-from jreader.sources.remote_systems import is_remote
+from jreader.sources.remote import is_remote
 from jreader.sources.transactions import new_file
 
 S = TypeVar("S")

@@ -191,7 +191,7 @@ class HeldRecords(Column):
 
 @op
 class RecordFiles(FileReader[T], FileTable[T]):
-    """A reader of records that lie end to end in files; a subclass says how to find and parse them.
+    """Read records that lie end to end in files; a subclass finds and parses them.
 
     Attributes:
         kind: The folder of the cache folder that keeps where records begin.

@@ -17,13 +17,13 @@ from jreader.errors import DamagedData
 from jreader.readers.credentials import masked
 from jreader.sources.file_checks import changed, check_state
 from jreader.sources.files.byte_ranges import ByteFile
-from jreader.sources.remote_systems import RemoteState, forget, is_web, range_of, remote_states
+from jreader.sources.remote import RemoteState, forget, is_web, range_of, remote_states
 from jreader.sources.retries import OtherFile, starter
 
 _PART = 1 << 25  # bytes that are asked for at once: less costs more than it gains on a near server
 _AT_ONCE = 16  # parts that are on their way at the same time
 _AHEAD = 1 << 26  # bytes of ranges that are on their way before those before them were taken
-_RANGES_AHEAD = 256  # likewise, of short ones
+_RANGES_AHEAD = 256  # short ranges in flight
 
 
 class RemoteFile(ByteFile):

@@ -35,7 +35,7 @@ from jreader.sources.files.index_cache import (
     save_index,
 )
 from jreader.sources.files.stored_files import Latest
-from jreader.sources.remote_systems import remote_among
+from jreader.sources.remote import remote_among
 
 MANY = 256
 """Files of a data set from which on they have one index together."""
@@ -47,7 +47,7 @@ SETS = "sets"
 """The folder of the cache folder that holds those of others."""
 
 _AT_ONCE = 64  # files that a thread looks through one after another
-_REMOTE_THREADS = 32  # that look through files elsewhere, which answer late
+_REMOTE_THREADS = 32  # threads that scan remote files, which are slow
 _SIBLINGS = 8  # indices that are kept of one folder: those that were used last
 _UNKNOWN = -1  # instead of what a file was, where its index is not to be trusted
 _NOTHING = np.zeros(0, np.int64)

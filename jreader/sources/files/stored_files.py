@@ -15,15 +15,15 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from jreader.readers.exits_and_forks import in_daemon
 from jreader.sources.file_checks import State, States
-from jreader.sources.files.block_store import Store, WritePermit
+from jreader.sources.files.block_store import Permit, Store
 from jreader.sources.files.byte_ranges import ByteFile, LocalFile
 from jreader.sources.files.remote_files import RemoteFile
-from jreader.sources.remote_systems import RemoteState, is_remote
+from jreader.sources.remote import RemoteState, is_remote
 
 T = TypeVar("T")
 _HELD = 1024  # files of a data set whose place, or footer, is held
 _AT_ONCE = 1 << 24  # bytes of blocks that one thread asks for
-_THREADS = 4  # that fetch and keep blocks for one that reads: some write while others wait
+_THREADS = 4  # threads that fetch and store blocks: some write while others wait
 _FILES = 16  # files elsewhere that are read at the same time
 _REQUEST = 1 << 22  # bytes of small blocks that one request asks for
 
@@ -65,14 +65,14 @@ class StoredFile(ByteFile):
         for each in pieces:
             yield b"".join(islice(parts, len(each)))
 
-    def read_all(self, ranges: Sequence[tuple[int, int]], permit: WritePermit) -> list[bytes]:
+    def read_all(self, ranges: Sequence[tuple[int, int]], permit: Permit) -> list[bytes]:
         """The same on this thread, which keeps blocks as long as it may."""
         pieces = [self.pieces(*each) for each in ranges]
         parts = iter(self._read(list(chain.from_iterable(pieces)), permit))
         return [b"".join(islice(parts, len(each))) for each in pieces]
 
     def announce(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Takes note that these ranges come next, so that what comes soon stays in the store."""
+        """Announces the next ranges, so that the store keeps what is needed soon."""
         self.store.announce(self, ranges)
 
     def pieces(self, offset: int, size: int) -> list[BlockPiece]:
@@ -121,7 +121,7 @@ class StoredFile(ByteFile):
             wanted.add(piece.number)
         yield pieces[low:]
 
-    def _read(self, pieces: Sequence[BlockPiece], permit: WritePermit) -> list[bytes]:
+    def _read(self, pieces: Sequence[BlockPiece], permit: Permit) -> list[bytes]:
         kept = [self.store.piece(self, *piece) for piece in pieces]
         lacking = {
             piece.number: None for piece, data in zip(pieces, kept, strict=True) if data is None
@@ -134,18 +134,18 @@ class StoredFile(ByteFile):
 
 
 def _read_in_turn(
-    reads: Sequence[Callable[[WritePermit], list[bytes]]], threads: int
+    reads: Sequence[Callable[[Permit], list[bytes]]], threads: int
 ) -> Iterator[bytes]:
     """What several reads give, in that order; the next ones are read on threads."""
     if len(reads) < 2:
         for read in reads:
-            yield from read(WritePermit())
+            yield from read(Permit())
         return
-    left, ahead = iter(reads), deque[tuple[WritePermit, Callable[[], list[bytes]]]]()
+    left, ahead = iter(reads), deque[tuple[Permit, Callable[[], list[bytes]]]]()
     try:
         while True:
             for read in islice(left, threads - len(ahead)):
-                permit = WritePermit()
+                permit = Permit()
                 future = in_daemon("jreader store", partial(read, permit))
                 ahead.append((permit, future.result))
             if not ahead:
@@ -250,9 +250,7 @@ def read_many(requests: Sequence[tuple[ByteFile, int, int]]) -> Iterator[bytes]:
         yield from file.read_many(ranges)
 
 
-def _read_all(
-    file: ByteFile, ranges: Sequence[tuple[int, int]], permit: WritePermit
-) -> list[bytes]:
+def _read_all(file: ByteFile, ranges: Sequence[tuple[int, int]], permit: Permit) -> list[bytes]:
     if isinstance(file, StoredFile):
         return file.read_all(ranges, permit)
     return [*file.read_many(ranges)]

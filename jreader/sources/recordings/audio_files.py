@@ -131,7 +131,7 @@ class Sound:
 
 @op
 class audio(Recordings):
-    """A reader of sounds in files, or of clips of them; WAV, FLAC, MP3 and Ogg.
+    """Read sounds in files, or clips of them: WAV, FLAC, MP3 and Ogg.
 
     Each sample of `audio(paths)` is a dict of `audio`, all frames of a file as float32 from -1 to
     1, and the number of its `file` in `paths`. `audio(paths).windows(seconds=2.0)` gives clips of
@@ -147,19 +147,19 @@ class audio(Recordings):
 
     The reader is indexed: it can be shuffled as a whole, sharded, and resumed at any clip, and only
     what a clip needs is decoded, on threads. The headers of all files are read when the first pass
-    begins, and what they say is kept.
+    begins, and cached.
 
     Files in tar archives, in Parquet and in other files are bytes: map `jreader.sounds.waveform`,
     which decodes each as a whole. Only plain files have clips that are found by number.
 
     Args:
         paths: A file, a folder (its sounds), a pattern such as `"speech/**/*.flac"`, or a list of
-            these, here or far away. The files of a folder or pattern are sorted by name.
-        rate: Frames a second; sounds of other rates are resampled (soxr, "HQ"). None for that of
-            the files, which has to be one.
-        mono: Whether a sound is the mean of its channels, float32[frames]; else samples have
+            these, local or remote. The files of a folder or pattern are sorted by name.
+        rate: Frames per second; sounds of other rates are resampled (soxr, "HQ"). None for the
+            rate of the files, which must all agree.
+        mono: Whether to average the channels, float32[frames]; otherwise samples have
             float32[frames, channels].
-        store: Keeps blocks of remote files on disk (`Store`).
+        store: Caches blocks of remote files on disk (`Store`).
 
     Raises:
         ModuleNotFoundError: `python -m pip install 'jreader[audio]'` is needed.
@@ -215,7 +215,7 @@ class audio(Recordings):
         stride: float | None = None,
         drop_last: bool = False,
     ) -> Any:
-        """A reader of clips of `size` frames, or of so many seconds.
+        """Read clips of `size` frames, or of `seconds` seconds.
 
         Each sample is a dict of `audio`, the number of its `file` in `paths`, and the frame at
         which it has its `begin` there. Any clip is found by its number, without decoding what lies

@@ -190,7 +190,7 @@ def decoding(raw: FileObject, expected: str, said: str = "") -> Iterator[None]:
 
 @op
 class Recordings(FileReader[Any], FileTable[Any]):
-    """A reader of recordings, or of clips of them; a format says how to look at them and decode.
+    """Read recordings, or clips of them; a format inspects and decodes them.
 
     Attributes:
         kind: The folder of the cache folder that keeps what was found, and the field of clips.
@@ -263,7 +263,7 @@ class Recordings(FileReader[Any], FileTable[Any]):
             )
 
     def windows(self, size: int, *, stride: float | None = None, drop_last: bool = False) -> Any:
-        """A reader of clips of `size` frames.
+        """Read clips of `size` frames.
 
         Each sample is a dict of the frames of a clip, the number of its `file` in `paths`, and the
         frame at which it has its `begin` there. The reader is indexed: any clip is found by its

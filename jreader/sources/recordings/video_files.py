@@ -20,7 +20,7 @@ from jreader.sources.recordings.video_frames import HEAD, VideoDecoder, frames_i
 
 @op
 class video(Recordings):
-    """A reader of the frames of video files, decoded by FFmpeg: uint8[frames, height, width, 3].
+    """Read the frames of video files, decoded by FFmpeg: uint8[frames, height, width, 3].
 
     Sample i is file i, all of its frames in RGB. For training, cut clips, which are found by
     number: `windows(16)` gives samples of 16 frames, of which only those of a batch are decoded,
@@ -31,10 +31,10 @@ class video(Recordings):
     >>> next(iter(clips.shuffle(seed=0).batch(8)))["video"].shape  # doctest: +SKIP
     (8, 16, 112, 112, 3)
 
-    Frame i is the one that a decode from the beginning of the file has as its i-th, bit by bit: in
-    groups of pictures that are open or closed, with frames that refer to later ones, also where
-    their rate varies, and where an edit list leaves some out. Frames are turned or mirrored as the
-    file says. Sound is left out, and the shape of pixels: they are taken as squares.
+    Frame i equals, bit by bit, the i-th frame of a decode from the beginning of the file: with open
+    or closed groups of pictures, frames that refer to later ones, a variable rate, and edit lists
+    that skip frames. Frames are rotated or mirrored as the file says. Sound is ignored, and so is
+    the aspect ratio of pixels: they count as squares.
 
     The first pass demuxes the files, on several threads, and keeps the times of frames and key
     frames in the index of the data set. AVI files of codecs that reorder frames, and VP8, do not
@@ -43,10 +43,10 @@ class video(Recordings):
     Args:
         paths: A file, a folder (of the suffixes below), a pattern such as `"data/*.mp4"`, or a list
             of these. The files of a folder or pattern are sorted by name.
-        size: Pixels that frames are scaled to, of both sides, or (height, width): they cover it,
-            their sides in proportion, and the middle is cut out. None where all files agree.
-        every: Of how many frames one is read: 2 for those of numbers 0, 2, 4, ...
-        store: Keeps blocks of remote files on disk (`Store`).
+        size: The size to scale frames to, for both sides, or (height, width): frames keep their
+            proportions, cover it, and are cropped in the middle. None if all files agree.
+        every: The stride of the frames to read: 2 for frames 0, 2, 4, ...
+        store: Caches blocks of remote files on disk (`Store`).
 
     Raises:
         ModuleNotFoundError: `python -m pip install 'jreader[video]'` is needed.

@@ -155,12 +155,12 @@ def _reading_ipc(path: str, what: str) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class arrow(TableReader):
-    """A reader of the rows of Arrow files (IPC, `.arrow` or `.feather`), mapped into memory.
+    """Read the rows of Arrow files (IPC, `.arrow` or `.feather`), mapped into memory.
 
     It reads the file format, and the streaming format, which Hugging Face's caches have. Numbers
     without nulls are read where they lie in the file, so a batch is one gather for each column.
-    Samples are dicts, as those of `parquet` are. In files whose batches are compressed, a record
-    batch is decoded when a row of it is wanted: it is a block, for `shuffle(seed=, blocks=64)`.
+    Samples are dicts, as those of `parquet` are. Where batches are compressed, a record batch is
+    decoded when one of its rows is needed: it is a block, for `shuffle(seed=, blocks=64)`.
 
     >>> from tempfile import TemporaryDirectory
     >>> import pyarrow, pyarrow.feather
@@ -176,12 +176,12 @@ class arrow(TableReader):
             pattern are sorted by name. Remote files (`s3://`, say) are copied into a temporary
             folder, which is deleted once they are mapped; the disk space is free again when the
             program ends.
-        columns: The names of the columns to read, in the order that samples are to have; of a
+        columns: The columns to read, in the order of the samples' fields; of a
             struct also some fields (`"image.bytes"`). None for all columns. A single str gives bare
             values instead of dicts.
-        nulls: What stands for nulls, by column: `{"age": -1}`, `{"point.x": 0.0}` for the field of
+        nulls: Replacements for nulls, by column: `{"age": -1}`, `{"point.x": 0.0}` for the field of
             a struct, `{"ids[]": 0}` for the values of lists. Without it, a null is an error.
-        store: Keeps blocks of remote files on disk (`Store`).
+        store: Caches blocks of remote files on disk (`Store`).
 
     Raises:
         ModuleNotFoundError: pyarrow is not installed: `python -m pip install 'jreader[arrow]'`.

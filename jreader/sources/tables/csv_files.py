@@ -53,13 +53,13 @@ class TableSummary(NamedTuple):
     wrong: tuple[bool, str] | None
 
     def widen(self, parts: Sequence[Part]) -> None:
-        """Takes note of the kinds in parts that were decoded."""
+        """Adds the kinds in decoded parts."""
         for _, found in parts:
             for name, kind in found.items():
                 self.kinds[name] = joint_kind([self.kinds[name], kind])
 
     def add(self, table: Any, out: Any) -> None:
-        """Writes one more table, and takes note of its blocks."""
+        """Writes one more table, and notes its blocks."""
         for batch in table.combine_chunks().to_batches():
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
                 if column.null_count:
@@ -247,7 +247,7 @@ def _checked_header(call: str, given: Any) -> tuple[str, ...] | None:
 
 @op
 class csv(TableReader):
-    r"""A reader of the records of CSV files, found by number; each sample is a dict.
+    r"""Read the records of CSV files by number; each sample is a dict.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -270,21 +270,21 @@ class csv(TableReader):
     beyond 2**53. `types` says what a column is instead: `str` keeps all digits, and text such as
     the postal code 01067, which would be the number 1067.
 
-    The first pass decodes everything to find the types, on several threads, and keeps what it
-    decoded: in memory, or, for 16 MB or more, in the folder `jreader/csv` of `$XDG_CACHE_HOME` or
-    `~/.cache`, for as long as the files do not change. That folder needs about as much room as the
-    files. Later passes and later runs read blocks of about a megabyte from there, and those that
-    come next ahead: `shuffle(seed=0, blocks=64)` reads each once in an epoch. Columns without text
-    whose rows take at most 64 MB stay in memory once they are decoded. A file whose name ends in
-    `.gz` is one block, which is unpacked as a whole: keep such files small, or unpack them.
+    The first pass decodes everything to find the types, on several threads. It caches the result in
+    memory, or, for 16 MB or more, in `jreader/csv` of `$XDG_CACHE_HOME` or `~/.cache`, until the
+    files change. That folder needs about as much space as the files. Later passes and runs read
+    blocks of about a megabyte from there, the next ones ahead: `shuffle(seed=0, blocks=64)` reads
+    each once per epoch. Columns without text whose rows take at most 64 MB stay in memory once they
+    are decoded. A file whose name ends in `.gz` is one block, unpacked as a whole: keep such files
+    small, or unpack them.
 
     Args:
         paths: A file, a folder (its `.csv` and `.csv.gz` files), a pattern such as `"data/*.tsv"`,
             or a list of these: one table, in that order. The files of a folder or pattern are
             sorted by name.
-        columns: The names of the columns to read, in the order that samples are to have; None for
+        columns: The columns to read, in the order of the samples' fields; None for
             all. A single str gives bare values instead of dicts.
-        nulls: What stands for nulls, by column: `{"age": -1}`. Without it, a null is an error.
+        nulls: Replacements for nulls, by column: `{"age": -1}`. Without it, a null is an error.
             Nulls are empty fields, NA, N/A, n/a, #N/A, NULL, null, None and none, in columns that
             are not text; in those, they are text.
         types: The types of columns, by name: a dtype of NumPy (`np.int32`, `"datetime64[s]"`),
@@ -292,7 +292,7 @@ class csv(TableReader):
         delimiter: What stands between fields: one character of ASCII, such as `"\t"`.
         header: True if the first record of each file names its columns; otherwise the names, as a
             list: then the first record is a sample.
-        store: Keeps blocks of remote files on disk (`Store`).
+        store: Caches blocks of remote files on disk (`Store`).
 
     Raises:
         ModuleNotFoundError: pyarrow is not installed: `python -m pip install 'jreader[arrow]'`.

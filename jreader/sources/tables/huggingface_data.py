@@ -46,7 +46,7 @@ def with_media(column: Any, feature: Any) -> Any:
 
     Args:
         column: A `pyarrow.ChunkedArray`.
-        feature: What Hugging Face says of it.
+        feature: The feature of the data set that describes the column.
     """
     if not _has_media(feature):
         return column
@@ -132,7 +132,7 @@ def media_type() -> Any:
             stored = super().as_py(**options)
             return None if stored is None else _content(stored)
 
-    class Media(pa.ExtensionType):  # type: ignore[name-defined, misc]  # likewise
+    class Media(pa.ExtensionType):  # type: ignore[name-defined, misc]  # pyarrow has no stubs
         read_as_it_is = True
 
         def __init__(self) -> None:
@@ -246,12 +246,12 @@ def _checked_dataset(call: str, dataset: Any) -> DatasetTable:
 
 @op
 class huggingface(Table[Any]):
-    """A reader of the rows of a Hugging Face data set, from its Arrow columns.
+    """Read the rows of a Hugging Face data set from its Arrow columns.
 
-    Nothing is copied or decoded row by row: numbers are gathered from the data set's own memory, or
-    its files that are mapped, as those of `arrow` are. Images and other media stay the bytes that
-    they are stored as, or those of their files, where the data set has only paths, as that of
-    `imagefolder`. The order of a data set that was shuffled, sorted or filtered is kept.
+    Nothing is copied or decoded row by row: numbers are gathered from the data set's memory or
+    mapped files, as those of `arrow` are. Images and other media stay encoded bytes: as stored, or
+    read from their files where the data set has only paths, as `imagefolder` does. The order of a
+    shuffled, sorted or filtered data set is kept.
 
     >>> from datasets import Dataset
     >>> from jreader import batch
@@ -262,10 +262,10 @@ class huggingface(Table[Any]):
 
     Args:
         dataset: A `datasets.Dataset`. Of its format, only the choice of columns is applied.
-        columns: The names of the columns to read, in the order that samples are to have; of a
+        columns: The columns to read, in the order of the samples' fields; of a
             struct also some fields (`"answer.text"`). None for all columns. A single str gives bare
             values instead of dicts.
-        nulls: What stands for nulls, by column: `{"age": -1}`, `{"ids[]": 0}` for the values of
+        nulls: Replacements for nulls, by column: `{"age": -1}`, `{"ids[]": 0}` for the values of
             lists, `{"messages[].name": None}` for an optional key of dicts in a list (None keeps
             nulls as None, there and inside). Without it, a null is an error.
 

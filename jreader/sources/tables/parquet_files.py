@@ -279,7 +279,7 @@ class IdleReaders:
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class parquet(TableReader):
-    """A reader of the rows of Parquet files, found by number; only the columns asked for are read.
+    """Read the rows of Parquet files by number, and only the columns that you name.
 
     Samples are dicts, in which numbers and times are those of NumPy, lists of a fixed size are
     arrays, other lists of numbers are arrays that differ in length, structs are dicts, and text and
@@ -295,8 +295,8 @@ class parquet(TableReader):
     ...     len(rows), next(iter(batch(rows, 2)())).columns
     (3, {'label': array([5, 0]), 'x': array([1., 2.])})
 
-    A row group is decoded as a whole, so a shuffle over all rows decodes most of them again and
-    again: `shuffle(seed=0, blocks=64)` decodes each once in an epoch.
+    A row group is decoded as a whole, so a global shuffle decodes most of them many times:
+    `shuffle(seed=0, blocks=64)` decodes each once per epoch.
 
     Damage raises `DamagedData`, with one exception: 1 in 200 flipped bits of a footer makes pyarrow
     abort the process when it reads the metadata of a column. Checking for these first would take
@@ -306,12 +306,12 @@ class parquet(TableReader):
         paths: A file, a folder (its `.parquet` files), a pattern such as `"data/*.parquet"`, or a
             list of these: one table, in that order. The files of a folder or pattern are sorted by
             name. Or one part of a file, as `files(paths, parts=n)` gives it.
-        columns: The names of the columns to read, in the order that samples are to have; of a
+        columns: The columns to read, in the order of the samples' fields; of a
             struct also some fields (`"image.bytes"`). None for all columns. A single str gives bare
             values instead of dicts.
-        nulls: What stands for nulls, by column: `{"age": -1}`, `{"point.x": 0.0}` for the field of
+        nulls: Replacements for nulls, by column: `{"age": -1}`, `{"point.x": 0.0}` for the field of
             a struct, `{"ids[]": 0}` for the values of lists. Without it, a null is an error.
-        store: Keeps blocks of remote files on disk (`Store`).
+        store: Caches blocks of remote files on disk (`Store`).
 
     Raises:
         ModuleNotFoundError: pyarrow is not installed: `python -m pip install 'jreader[arrow]'`.

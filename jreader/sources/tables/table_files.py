@@ -163,12 +163,12 @@ class TableBlocks:
         for block in np.flatnonzero(np.isin(self._places[:, 0], doubtful)).tolist():
             at, number, _ = self.place(block)
             if {*self.files[at].nulls_in(number)} - {*self.nulls}:
-                self(block)  # which says where the null is
+                self(block)  # raises, and names the place of the null
 
 
 @op
 class TableReader(FileReader[Any], FileTable[Any]):
-    """A reader of the rows of files of tables, found by number.
+    """Read the rows of files of tables by number.
 
     Attributes:
         kept: Whether what was decoded stays in memory, if it is little (`BlockColumns`).

@@ -27,27 +27,27 @@ _turn = threading.RLock()  # to look there; reentrant: gc may run what a user wr
 
 
 class Processes(Executor):
-    """An executor of `concurrent.futures` that calls functions in worker processes.
+    """Call functions in worker processes: an executor of `concurrent.futures`.
 
-    Workers are started when there is something to do, and live as long as a `Processes` of that
-    size and `init` exists; all of these share the same workers. Workers import neither the main
-    script nor jax, unless the function does. A function is sent once, by cloudpickle, when it is
-    first given, so later changes of what it holds are not noticed. Large arrays in results come
-    back through shared memory, without a copy; it is released when they are dropped.
+    Workers start with the first task, and live as long as a `Processes` of that size and `init`
+    exists; all of these share the same workers. Workers import neither the main script nor jax,
+    unless the function does. A function is sent once, by cloudpickle, when you first submit it, so
+    later changes of its state have no effect. Large arrays in results come back through shared
+    memory, without a copy; it is released when you drop them.
 
     >>> with Processes(2) as workers:
     ...     print(list(workers.map(lambda n: n * n, range(4))))
     [0, 1, 4, 9]
 
-    A worker that dies is replaced, and what it had in work is done again. A call that is cancelled
-    once it runs may continue for two seconds; then its worker is replaced.
+    A worker that dies is replaced, and its task is repeated. A running call that you cancel may
+    continue for two seconds; then its worker is replaced.
 
     Args:
-        workers: How many.
+        workers: The number of worker processes.
         init: Called in each worker with its number, from 0, before anything else.
 
     Raises:
-        NotImplementedError: On Windows, where descriptors cannot be handed to a child; use threads
+        NotImplementedError: On Windows, where a child cannot inherit descriptors; use threads
             there.
     """
 
@@ -68,7 +68,7 @@ class Processes(Executor):
         self._alone: list[Executor] = []
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Has `fn(*args, **kwargs)` called by the worker that is free first.
+        """Call `fn(*args, **kwargs)` on the first free worker; returns a future.
 
         Raises:
             RuntimeError: After `shutdown`.
@@ -80,7 +80,7 @@ class Processes(Executor):
         with errors.noting(f"the arguments of {described(fn)} cannot be sent to a worker process"):
             arguments = pickled_for_worker((args, kwargs))
         while not pool.submit(task := TaskFuture(pool.wake, function, arguments)):
-            pool = self._current_pool()  # its `init` failed meanwhile, say
+            pool = self._current_pool()  # `init` failed meanwhile, say
             function = pool.functions.of(fn)
         self._latest = function
         self._tasks.add(task)
@@ -105,7 +105,7 @@ class Processes(Executor):
         return self._pool
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Takes no more; the workers end when no other `Processes` of that size is left."""
+        """Take no more calls; the workers end when no other `Processes` of that size is left."""
         self._shut = True
         tasks = list(self._tasks)
         if cancel_futures:

@@ -52,7 +52,7 @@ def _checked_list(call: str, readers: Any) -> tuple[Reader[Any], ...]:
 
 @op
 class multiprocess_reader(Node[T]):
-    """Reads several readers at the same time, each in a process of its own.
+    """Read several readers in parallel, each in a process of its own.
 
     Readers are sent by cloudpickle, so lambdas and notebook cells work; the main script is not run
     again. Samples come back with their types, and large arrays without a copy, through shared
@@ -67,15 +67,15 @@ class multiprocess_reader(Node[T]):
 
     Args:
         readers: At least one reader.
-        use_pipe: True: strictly in turn, one sample of each reader that has not ended, and the pass
-            can be resumed. False: in order of arrival (each reader's own order is kept), so that a
-            slow reader delays no other.
+        use_pipe: True takes one sample of each remaining reader in turn, and the pass can resume.
+            False takes samples as they arrive (in each reader's own order), so a slow reader delays
+            no other.
         queue_size: How many samples each process may read ahead, and no more than 32 MiB of them,
             or one that is larger.
 
     Raises:
         WorkerDied: A process ended before its reader did (while iterating).
-        NotImplementedError: On Windows, where descriptors cannot be handed to a child; use
+        NotImplementedError: On Windows, where a child cannot inherit descriptors; use
             `buffered` or `xmap_readers` there.
     """
 
@@ -104,7 +104,7 @@ class multiprocess_reader(Node[T]):
     def _parts(self, at: Position) -> tuple[int, Sequence[tuple[bool, Position]]]:
         """The parts of a position: whose turn it is, and where each reader begins."""
         if isinstance(at, str):
-            raise errors.NotResumable(at)  # which has been through JSON
+            raise errors.NotResumable(at)  # a position from JSON
         first = (0, ((False, None),) * len(self.readers))
         turn, begun_at = checked_position(at, first)
         if turn >= len(self.readers):

@@ -229,7 +229,7 @@ class WorkerPool:
         if dead:
             self._worker_died(worker)
         elif not worker.receiver.open:
-            with contextlib.suppress(KeyError):  # its death says the rest
+            with contextlib.suppress(KeyError):  # the death is reported elsewhere
                 self.events.unregister(worker.connection)
 
     def _take(self, worker: Worker, answer: Answer) -> None:

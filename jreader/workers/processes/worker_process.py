@@ -94,7 +94,9 @@ class TaskFuture(Future[Any]):
         if self.reads:
             return WorkerDied(f"the process of {self.reads}, {how} before its reader did.")
         if self.kill_at is not None:
-            return WorkerDied(f"a worker process was ended: nobody waited for {self} any more.")
+            return WorkerDied(
+                f"a worker process was stopped: the result of {self} was not needed any more."
+            )
         return WorkerDied(
             f"{self.tries} worker processes died one after another while they worked on {self}; "
             f"the last one {how}."

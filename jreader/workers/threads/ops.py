@@ -34,10 +34,10 @@ T = TypeVar("T")
 
 @op
 class buffered(Node[T]):
-    """Prefetches up to `size` samples on a thread of their own.
+    """Prefetch up to `size` samples on a background thread.
 
-    After `k` samples were handed over, `reader` has been read at most `k + size` times. An error of
-    `reader` arrives after the samples before it.
+    After you have received `k` samples, `reader` has been read at most `k + size` times. An error
+    of `reader` is raised after the samples before it.
 
     >>> list(buffered(lambda: "abc", size=2)())
     ['a', 'b', 'c']
@@ -47,7 +47,7 @@ class buffered(Node[T]):
 
     Args:
         reader: Any reader; one pass is read by one thread from beginning to end.
-        size: How many samples to read ahead; 0 reads none, and needs no thread.
+        size: The number of samples to read ahead; 0 reads none, and needs no thread.
     """
 
     reader: Reader[T]
@@ -74,10 +74,10 @@ class buffered(Node[T]):
 
 @op
 class xmap_readers(Node[T]):
-    """Applies `mapper` to each sample on `process_num` threads (as in Paddle).
+    """Apply `mapper` to each sample on `process_num` threads (as in Paddle).
 
-    At most `process_num + buffer_size` samples are in work or wait to be handed over. NumPy, file
-    and network calls run side by side; pure Python code does not (the interpreter's lock).
+    At most `process_num + buffer_size` samples are in progress or ready. NumPy, file and network
+    calls run in parallel; pure Python code does not, because of the GIL.
 
     >>> list(xmap_readers(str.upper, lambda: "abc", process_num=2, buffer_size=4, order=True)())
     ['A', 'B', 'C']
@@ -86,12 +86,12 @@ class xmap_readers(Node[T]):
     for samples that were in work but not handed over.
 
     Args:
-        mapper: Takes a sample, and returns one. Several threads call it at once.
+        mapper: Takes a sample and returns one. Several threads call it at once.
         reader: Any reader; it is read by one thread at a time.
         process_num: The number of threads.
-        buffer_size: How many finished samples may wait.
+        buffer_size: The number of finished samples that may wait.
         order: Whether samples keep their order. Otherwise they come as soon as they are ready, and
-            the pass cannot be resumed.
+            the pass cannot resume.
     """
 
     mapper: Callable[[Any], T]
@@ -110,7 +110,7 @@ class xmap_readers(Node[T]):
     def start(self, at: Position) -> Pass[T]:
         """Positions are those of `reader`, if the order is kept."""
         if isinstance(at, str) and not self.order:
-            raise errors.NotResumable(at)  # which has been through JSON
+            raise errors.NotResumable(at)  # a position from JSON
         limits = Limits(self.process_num, self.process_num + self.buffer_size)
         begin: Callable[[], Pass[Any]] = partial(start, self.reader, at)
         mapper, name = explained(self, self.mapper), described(self.mapper)

@@ -16,7 +16,7 @@ from jreader.datasets import TensorDataset
 
 
 @pytest.mark.slow
-def test_they_know_who_they_are_and_their_data_set(tmp_path):
+def test_workers_know_their_number_and_data_set(tmp_path):
     class Asking(Dataset):
         def __init__(self):
             self.opened = None

@@ -192,7 +192,7 @@ class TestPasses:
         with pytest.raises(NotResumable, match=r"Indices\[10\].*here it is .*Indices\[11\]"):
             DataLoader(range(11), 2).load_state_dict(loader.state_dict())
 
-    def test_it_goes_on_for_steps(self):
+    def test_steps_continue_over_epochs_of_a_stream(self):
         loader = DataLoader(range(5), 2, shuffle=True, seed=0)
         expected = [*stream(loader), *stream(loader)]
         assert stream(loader.steps(6)) == expected
@@ -373,13 +373,13 @@ class TestSamplers:
 
 
 class TestStreams:
-    def test_it_is_read_as_it_comes(self):
+    def test_a_stream_is_read_in_order(self):
         loader = DataLoader(Stream(5), 2)
         assert stream(loader) == stream(loader) == [[0, 1], [2, 3], [4]]
         assert stream(DataLoader(Stream(5), 2, drop_last=True)) == [[0, 1], [2, 3]]
         assert list(DataLoader(Stream(2), batch_size=None)) == [0, 1]
 
-    def test_it_resumes(self):
+    def test_a_stream_resumes_at_a_cursor(self):
         loader = DataLoader(Stream(7), 2)
         feeds = iter(loader)
         next(feeds), next(feeds)

@@ -350,7 +350,7 @@ class TestWithoutSuper:
         loader = DataLoader(range(9), batch_sampler=BatchSampler(sampler=Counting(2), batch_size=2))
         assert [stream(loader), stream(loader)] == [[[5, 5]]] * 2
 
-    def test_they_print(self):
+    def test_samplers_without_super_print(self):
         assert repr(FromPaddle("abc")) == "FromPaddle()"
         assert repr(FromTorch(["a"], 2)) == "FromTorch()"
         assert repr(Own(range(5), 2)) == "Own(batch_size=2)"

@@ -100,12 +100,12 @@ class TestHuggingFace:
         asked = []
         several = type(dataset).__getitems__
 
-        class DatasetArguments(type(dataset)):
+        class Asked(type(dataset)):
             def __getitems__(self, indices):
                 asked.append(indices)
                 return several(self, indices)
 
-        dataset.__class__ = DatasetArguments
+        dataset.__class__ = Asked
         assert stream(DataLoader(dataset, 3)) == expected(3)
         assert asked == [[0, 1, 2], [3, 4, 5], [6]]
 

@@ -15,7 +15,7 @@ from samples import everything
 import jreader
 from jreader import Pipeline, Store
 from jreader.errors import DamagedData
-from jreader.sources import remote_systems
+from jreader.sources import remote
 from jreader.sources.files import open_file
 
 fsspec = pytest.importorskip("fsspec")
@@ -44,7 +44,7 @@ def bucket(monkeypatch):
     """A bucket, and the file system that writes to it."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "nothing")
-    monkeypatch.setattr(remote_systems, "_FRESH", -1.0)
+    monkeypatch.setattr(remote, "_FRESH", -1.0)
     throttle.clear()
     server = serving.make_server("127.0.0.1", 0, throttled, threaded=True)
     Thread(target=server.serve_forever, daemon=True).start()
@@ -54,7 +54,7 @@ def bucket(monkeypatch):
     with suppress(FileExistsError):  # of the test before: moto holds its buckets in this process
         system.mkdir("data")
     yield system
-    remote_systems._SYSTEMS.clear()
+    remote._SYSTEMS.clear()
     server.shutdown()
     server.server_close()
 

@@ -8,7 +8,7 @@ import jreader
 from jreader import Pipeline, Store
 from jreader.errors import DamagedData, NotResumable
 from jreader.loaders.checkpoints.cursors import checked, sealed
-from jreader.sources import remote_systems
+from jreader.sources import remote
 from jreader.sources.files import open_file
 
 pytest.importorskip("fsspec")
@@ -61,7 +61,7 @@ def test_a_file_that_grows_is_noticed_by_the_range_that_comes(server):
 @pytest.mark.usefixtures("small")
 def test_a_file_of_another_system_is_looked_at_while_it_is_read(monkeypatch):
     fsspec = pytest.importorskip("fsspec")
-    monkeypatch.setattr(remote_systems, "_FRESH", -1.0)
+    monkeypatch.setattr(remote, "_FRESH", -1.0)
     memory = fsspec.filesystem("memory")
     memory.pipe("/changes/a.jsonl", lines(b"a"))
     items = jreader.jsonl("memory://changes/a.jsonl")()

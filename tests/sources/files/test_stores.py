@@ -25,7 +25,7 @@ from jreader import Store
 from jreader.errors import DamagedData
 from jreader.readers.fingerprints import fingerprint
 from jreader.sources.files import open_file
-from jreader.sources.files.block_store import WritePermit
+from jreader.sources.files.block_store import Permit
 
 pytest.importorskip("fsspec")
 pytestmark = pytest.mark.usefixtures("quick")
@@ -115,7 +115,7 @@ def test_a_read_that_ends_early_writes_nothing_more(opened, server, folder, monk
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_what_comes_after_the_stop_is_not_kept(stopped):
-    keeping, kept = WritePermit(), []
+    keeping, kept = Permit(), []
     if stopped:
         keeping.stop()
     keeping(lambda: kept.append("a block"))

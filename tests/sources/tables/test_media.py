@@ -59,7 +59,7 @@ def test_lists_of_them_are_lists_of_bytes(files, kind, feature):
     assert read(rows, kind, feature) == [[b"aaa", b"held"], [b"ccc", b"bbb"]]
 
 
-def test_those_in_dicts_are_bytes_there(files):
+def test_media_in_dicts_are_bytes(files):
     inner = pa.struct({"image": STORED, "n": pa.int64()})
     rows = [[{"image": files["a"], "n": 1}], [], [{"image": HELD, "n": 2}]]
     feature = List({"image": Image(), "n": None})

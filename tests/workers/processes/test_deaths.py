@@ -86,7 +86,7 @@ class TestDeaths:
         """)
         assert lines == ["0 1 2 3 4 5"] * 2
 
-    def test_one_killed_while_it_sends(self, tmp_path):
+    def test_a_worker_killed_while_it_sends(self, tmp_path):
         """Half a frame is here; the rest never comes."""
         lines = said(f"""
             def work(n):

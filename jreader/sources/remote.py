@@ -23,8 +23,8 @@ from jreader.sources.retries import (
     NoRanges,
     OtherFile,
     ShortAnswer,
-    called_once,
-    called_with_retries,
+    request,
+    request_once,
     retried,
     run_all,
     run_one,
@@ -82,7 +82,7 @@ class RemoteState:
 def is_remote(path: str) -> bool:
     """Whether a path is that of a file elsewhere: it begins with a protocol.
 
-    >>> is_far("s3://bucket/part-0.jsonl"), is_far("data/part-0.jsonl"), is_far("C:/data")
+    >>> is_remote("s3://bucket/part-0.jsonl"), is_remote("data/part-0.jsonl"), is_remote("C:/data")
     (True, False, False)
     """
     return "://" in path and _REMOTE.match(path) is not None
@@ -125,7 +125,7 @@ def system_of(path: str) -> tuple[Any, str]:
 
 
 def remote_states(paths: Sequence[str]) -> list[RemoteState | None]:
-    """What remote files are now, or were a moment ago; None for those that are not there.
+    """The states of remote files, now or a moment ago; None for missing files.
 
     They are looked at many at a time.
 
@@ -141,7 +141,7 @@ def remote_states(paths: Sequence[str]) -> list[RemoteState | None]:
 
 
 def forget(path: str) -> None:
-    """Has the file looked at again when it is next asked for."""
+    """Forgets the cached state of a file."""
     _SEEN.pop(path, None)
 
 
@@ -181,7 +181,7 @@ def remote_entries(path: str, *, deep: bool = False) -> dict[str, bool]:
     what, method = f"the list of files of {masked(path)}", "find" if deep else "ls"
     inside = f"{name.rstrip('/')}/"
     try:
-        found = run_one(partial(called_with_retries, system, method, what, inside, detail=True))
+        found = run_one(partial(request, system, method, what, inside, detail=True))
     except FileNotFoundError:
         return {}
     infos = found.values() if isinstance(found, dict) else found
@@ -195,17 +195,15 @@ def _remote_infos(path: str, system: Any, name: str) -> list[dict[str, Any]] | N
     what = f"the list of files of {masked(path)}"
     system.invalidate_cache()
     if any(mark in path for mark in ("*" if web else "*?[")):
-        return [
-            *run_one(partial(called_with_retries, system, "glob", what, name, detail=True)).values()
-        ]
+        return [*run_one(partial(request, system, "glob", what, name, detail=True)).values()]
     info = partial(_info, path, system, name)
     if path.endswith("/") or (not web and _is_dir(run_one(info))):
-        return list(run_one(partial(called_with_retries, system, "ls", what, name, detail=True)))
+        return list(run_one(partial(request, system, "ls", what, name, detail=True)))
     return None
 
 
 async def range_of(path: str, offset: int, size: int, state: RemoteState) -> bytes:
-    """A range of a remote file, tried again where that may help.
+    """Reads a range of a remote file, with retries.
 
     Args:
         path: The file.
@@ -223,7 +221,7 @@ async def range_of(path: str, offset: int, size: int, state: RemoteState) -> byt
     async def attempt() -> bytes:
         if is_web(path) and hasattr(system, "set_session"):
             return await web_range(system, name, offset, size, state)
-        data = await called_once(system, "cat_file", name, start=offset, end=offset + size)
+        data = await request_once(system, "cat_file", name, start=offset, end=offset + size)
         return exact_bytes(bytes(data), size)
 
     try:
@@ -314,7 +312,7 @@ def is_web(path: str) -> bool:
 async def _info(path: str, system: Any, name: str) -> dict[str, Any]:
     """What a file system knows of a file or a folder; nothing of what is not there."""
     try:
-        return dict(await called_with_retries(system, "info", f"the size of {masked(path)}", name))
+        return dict(await request(system, "info", f"the size of {masked(path)}", name))
     except FileNotFoundError:
         return {}
 
