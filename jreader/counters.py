@@ -143,12 +143,12 @@ def working(op: str, function: str, made_at: str, by: str = "", workers: int = 1
     ('decode', (1000000, 8))
     """
     counters = _counters.get()
-    told = (op, function, made_at, by, workers)
+    key = (op, function, made_at, by, workers)
     same = 4 if counters and counters.tunables else 5  # the number of workers may have been turned
     for work in counters.works if counters else ():
-        if work[:same] == told[:same]:
+        if work[:same] == key[:same]:
             return work
-    work = Work(*told, deque(maxlen=KEPT), deque(maxlen=KEPT))
+    work = Work(*key, deque(maxlen=KEPT), deque(maxlen=KEPT))
     if counters and len(counters.works) < KEPT:
         counters.works.append(work)
     return work

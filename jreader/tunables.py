@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from weakref import ref
 
 
-class Turned(Protocol):
+class TunedPart(Protocol):
     """A part of a pass that has a tunable value."""
 
     def tune(self, value: int) -> None:
@@ -41,13 +41,13 @@ class Tunable:
         self.value, self.most, self.spent = value, most, 0.0
         self.parts: list[ref[Any]] = []
 
-    def join(self, part: Turned, has: int) -> None:
+    def join(self, part: TunedPart, has: int) -> None:
         """Turns a part with the others from now on, whose value is `has` until then."""
         self.parts.append(ref(part, self.parts.remove))
         if has != self.value:  # it was turned meanwhile
             part.tune(self.value)
 
-    def running(self) -> list[Turned]:
+    def running(self) -> list[TunedPart]:
         """Its parts that are held by somebody."""
         return [part for each in list(self.parts) if (part := each()) is not None]
 

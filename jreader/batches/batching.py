@@ -20,7 +20,7 @@ from jreader.batches.some_rows import moved_to, samples_done
 from jreader.readers import Node, Position, Reader, length
 from jreader.readers.lanes import dealt_below
 from jreader.readers.mapped_rows import mapped_rows
-from jreader.readers.nodes import bare, declares, own_pass, unrolled
+from jreader.readers.nodes import declares, overriding_pass, trampoline, unwrapped
 from jreader.readers.seeds import seeded
 from jreader.transforms import cache, chain, interleave
 
@@ -126,7 +126,7 @@ def batching(reader: Reader[Any]) -> Batching:
     Args:
         reader: Any reader; of one that gives no batches, nothing is known.
     """
-    found: Batching = unrolled(_batching, reader)
+    found: Batching = trampoline(_batching, reader)
     return found
 
 
@@ -163,7 +163,7 @@ def _made_by(reader: Reader[Any]) -> Batching:
     if (op := plain_batch(reader)) is not None:
         size = op.batch_size if isinstance(op.batch_size, int) else None
         return Batching(op, size, size, whole=True, ordered=True, by_sample=True)
-    if isinstance(reader, bucket) and own_pass(reader) is None:
+    if isinstance(reader, bucket) and overriding_pass(reader) is None:
         return Batching(buckets=reader, whole=True, ordered=True, by_batch=True)
     return Batching()
 
@@ -193,7 +193,7 @@ def plain_batch(reader: Reader[Any]) -> batch[Any] | None:
     """
     if not isinstance(reader, batch) or type(reader).start not in (batch.start, padded_batch.start):
         return None
-    return reader if own_pass(reader) is None else None
+    return reader if overriding_pass(reader) is None else None
 
 
 def gives_batches(reader: Reader[Any]) -> bool:
@@ -203,7 +203,7 @@ def gives_batches(reader: Reader[Any]) -> bool:
     >>> gives_batches(firstn(batch(lambda: "abc", 2), 1)), gives_batches(lambda: ["ab", "c"])
     (True, False)
     """
-    op = bare(reader)
+    op = unwrapped(reader)
     if isinstance(op, Node) and op.in_cursor == "never" and not op.from_reader:
         return False  # a map, which may make anything of batches
     found = batching(reader)

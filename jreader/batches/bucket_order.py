@@ -23,7 +23,7 @@ import numpy as np
 from jreader import orders
 from jreader.readers import Pass, Position
 from jreader.readers.columns import Array, offsets_of
-from jreader.readers.joined_columns import parted
+from jreader.readers.joined_columns import by_part
 
 _AT_ONCE = 16384  # samples whose order is computed in one go, at least
 _MARKED = 64  # samples of a stream between two marks
@@ -97,10 +97,10 @@ class KnownBatches:
         counts = self.order.counts
         return np.flatnonzero((counts > 0) & (counts < self.order.rows)).tolist()
 
-    def rests(self) -> list[tuple[int, int]]:
+    def short_batches(self) -> list[tuple[int, int]]:
         """The buckets with a short batch, and its samples."""
-        rests = (self.order.counts % self.order.rows).tolist() if self._short else []
-        return [(number, rest) for number, rest in enumerate(rests) if rest]
+        short_batches = (self.order.counts % self.order.rows).tolist() if self._short else []
+        return [(number, rest) for number, rest in enumerate(short_batches) if rest]
 
     def _located(self, indices: Array) -> tuple[Array, Array]:
         """The bucket of each batch, and its number among those of its bucket."""
@@ -124,15 +124,15 @@ class KnownBatches:
             held, chosen = order.samples[slice(*begins[number : number + 2])], 1 + number
             place = held.searchsorted(asked)
             mine = np.flatnonzero(held.take(place, mode="clip") == asked)
-            place = self._undone(place[mine], len(held), chosen)
+            place = self._unpermuted(place[mine], len(held), chosen)
             nth, rows[mine] = np.divmod(place, order.rows[number])
             batches[mine] = nth + self.begins[number]
             rows[mine[batches[mine] >= self.begins[number + 1]]] = -1  # of a short one
         there = rows >= 0
-        batches[there] = self._undone(batches[there], len(self), 0)
+        batches[there] = self._unpermuted(batches[there], len(self), 0)
         return batches, rows
 
-    def _undone(self, moved: Array, n: int, number: int) -> Array:
+    def _unpermuted(self, moved: Array, n: int, number: int) -> Array:
         return orders.permutation(moved, n, orders.key(*self._path, number), inverse=True)
 
     def cursor_at(self, index: int) -> tuple[Position, int]:
@@ -158,7 +158,7 @@ class KnownBatches:
         order, (numbers, places) = self.order, self._located(indices)
         firsts = offsets_of(order.counts)
         made: list[Any] = [None] * len(indices)
-        for number, here in parted(numbers):
+        for number, here in by_part(numbers):
             rows, count = int(order.rows[number]), int(order.counts[number])
             wanted = places[here][:, None] * rows + np.arange(rows)
             there = wanted < count
@@ -171,7 +171,7 @@ class KnownBatches:
         return made
 
 
-class Mark(NamedTuple):
+class ResumePoint(NamedTuple):
     """A place in a stream to resume at; each sample that waits holds the last one before it.
 
     Attributes:
@@ -214,7 +214,7 @@ class StreamBuckets:
         self._number_of, self._made = number_of, made
         _, self._behind, given = at
         self._given, self._seen, self._read = list(given), [0] * len(rows), 0
-        self.waiting: list[deque[tuple[int, Mark, Any]]] = [deque() for _ in rows]
+        self.waiting: list[deque[tuple[int, ResumePoint, Any]]] = [deque() for _ in rows]
 
     def position(self) -> Position:
         """A place before the oldest sample that waits, and what was done since."""
@@ -231,7 +231,7 @@ class StreamBuckets:
     def batches(self, *, short: bool) -> Iterator[Any]:
         """The batches; those that are short come last, or are left out."""
         waiting, seen, given, number_of = self.waiting, self._seen, self._given, self._number_of
-        mark = self._mark()
+        mark = self._resume_point()
         for sample in self.up.items:
             number = number_of(sample)
             self._read += 1
@@ -242,13 +242,13 @@ class StreamBuckets:
                 if self._read > self._behind and len(waiting[number]) == self._rows[number]:
                     yield self._batch(number)
             if not self._read % _MARKED:
-                mark = self._mark()
+                mark = self._resume_point()
         for number in range(len(waiting)) if short else ():
             if waiting[number]:
                 yield self._batch(number)
 
-    def _mark(self) -> Mark:
-        return Mark(self.up.position(), self._read, tuple(self._seen))
+    def _resume_point(self) -> ResumePoint:
+        return ResumePoint(self.up.position(), self._read, tuple(self._seen))
 
     def _batch(self, number: int) -> Any:
         samples = [sample for _, _, sample in self.waiting[number]]

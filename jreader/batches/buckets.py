@@ -51,7 +51,7 @@ from jreader.readers.columns import Array
 from jreader.readers.growing import written_first
 from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.memos import Memo
-from jreader.readers.nodes import unread
+from jreader.readers.nodes import lazy_length
 from jreader.readers.ragged import lengths_hash, lengths_of
 from jreader.readers.seeds import Draws, random_ops, seeded_below
 
@@ -164,7 +164,7 @@ class bucket(Node[Columns[T]]):
                 f"by={self.by!r} of {_CALL} needs a field that is padded, and fields are "
                 f"{list(self.fields)}: name it there too."
             )
-        if not unread(self.reader) and not random_ops(self.reader):
+        if not lazy_length(self.reader) and not random_ops(self.reader):
             self.known()  # raises the errors of lengths here, where they can be mended
         return {}
 

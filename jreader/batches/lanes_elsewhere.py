@@ -169,7 +169,7 @@ class _GroupCrew(ExecutorCrew[LanePlace]):
             self.send()
 
 
-class LanesElsewhere(LaneBatches[T]):
+class LanesInWorkers(LaneBatches[T]):
     """A pass over the batches of a stream in lanes, or over some rows of each, read by workers."""
 
     def __init__(self, makers: Engine, *given: Any) -> None:

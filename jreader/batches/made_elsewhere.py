@@ -19,7 +19,7 @@ from jreader.errors import ReaderError
 from jreader.readers import Columns, Node, Pass, Position, Reader, at_epoch, described, op, start
 from jreader.readers.lanes import dealt_below
 from jreader.readers.rewriting import rewritten
-from jreader.readers.seeds import Draws, resolved, seeded, waits
+from jreader.readers.seeds import Draws, lacks_seed, resolved, seeded
 from jreader.transforms import firstn
 from jreader.workers import map_samples
 from jreader.workers.ahead import made_ahead
@@ -113,7 +113,7 @@ class _made_elsewhere(Node[Any]):
 
     def resolved(self, draws: Draws) -> dict[str, Any]:
         """The numbers that were drawn, if the plan lacks any."""
-        if self.drawn is not None or not waits(self.make.plan):
+        if self.drawn is not None or not lacks_seed(self.make.plan):
             return {}
         resolved(self.make.plan, draws)
         return {"drawn": draws.drawn}

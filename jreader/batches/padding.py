@@ -15,7 +15,7 @@ from jreader import errors
 from jreader.batches.stacked import all_none, refuse_none, stack, stack_field
 from jreader.readers import Reader, branches, described, indexed, itself, joined, leaves, rebuilt
 from jreader.readers.columns import Array, in_dtype
-from jreader.readers.joined_columns import Joined
+from jreader.readers.joined_columns import ConcatArray
 from jreader.readers.ragged import Ragged
 from jreader.readers.seeds import seeded
 
@@ -358,7 +358,7 @@ def blank(columns: Any) -> Any | None:
     for column in leaves(columns):
         if isinstance(column, Ragged):
             zeros.append(np.zeros((1, *column.shape[2:]), column.dtype))
-        elif isinstance(column, (np.ndarray, Joined)):
+        elif isinstance(column, (np.ndarray, ConcatArray)):
             zeros.append(np.zeros(column.shape[1:], column.dtype)[()])
         else:
             return None

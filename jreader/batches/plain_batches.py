@@ -18,10 +18,10 @@ import numpy as np
 from jreader import errors
 from jreader.batches.batch_sizes import BatchSizes, checked_sizes
 from jreader.batches.lane_batches import Ends, LaneBatches, check_divides
-from jreader.batches.lanes_elsewhere import LanesElsewhere
+from jreader.batches.lanes_elsewhere import LanesInWorkers
 from jreader.batches.removed_samples import Removed
 from jreader.batches.some_rows import rows_of_each
-from jreader.batches.stacked import returned, stack
+from jreader.batches.stacked import checked_result, stack
 from jreader.counters import Sampling, working
 from jreader.profiling import annotated, profiler
 from jreader.readers import (
@@ -140,7 +140,7 @@ class batch(Node[Sequence[T]]):
         if self._in_rows(dealt):
             return rows_of_each(np.arange, self, at).mapped(_as_list)
         if self.sizes.vary:
-            return self._grown(at)
+            return self._of_varying_sizes(at)
         reader, size = mapped_last(self.reader, at), self.sizes.sizes[0]
         whole = in_batches(reader, size, at)
         up = whole or start(reader, at).watched(self, size).in_runs(size, located_errors(self))
@@ -155,7 +155,7 @@ class batch(Node[Sequence[T]]):
             return True
         return dealt is not None and owners_of(self.reader) > 1
 
-    def _grown(self, at: Position) -> Pass[Sequence[T]]:
+    def _of_varying_sizes(self, at: Position) -> Pass[Sequence[T]]:
         """Batches of a stream, of several sizes; the position begins with the samples done."""
         sizes, (done, inner) = self.sizes, checked_position(at, (0, None))
         up = start(self.reader, inner).watched(self, max(sizes.sizes))
@@ -175,7 +175,7 @@ class batch(Node[Sequence[T]]):
         """A pass over the lanes that a stream is dealt to, or over those of some rows."""
         ends = self._wraps or ("drop" if self.drop_last else "pad")
         if self._makers is not None:
-            return LanesElsewhere(self._makers, self, dealt, ends, at, rows)
+            return LanesInWorkers(self._makers, self, dealt, ends, at, rows)
         return LaneBatches(self, dealt, ends, at, rows)
 
     def length(self) -> int | None:
@@ -300,7 +300,7 @@ class map_batches(Node[Sequence[Any]]):
 
     def _in_processes(self, pool: Processes, at: Position) -> Pass[Sequence[Any]]:
         up = start(self.reader, at).watched(self, _AHEAD)
-        sent = self.changed({"reader": _stays_here, "pool": None})  # what fails there says so there
+        sent = self.changed({"reader": _no_reader, "pool": None})  # what fails there says so there
         name, limits = described(self.fn), _limits(self.processes)
         work = working("map_batches", name, self.made_at, "processes", self.processes)
         task = MapTask(sent.mapped)
@@ -313,7 +313,7 @@ class map_batches(Node[Sequence[Any]]):
 
     def mapped(self, samples: Sequence[Any]) -> Columns[Any]:
         """The batch that `fn` makes of one; an error says where it was raised."""
-        given = self._given(samples)
+        given = self._arguments(samples)
         try:
             mapped = self.fn(given)
         except Exception as error:
@@ -321,9 +321,9 @@ class map_batches(Node[Sequence[Any]]):
             raise
         note = f"given by {described(self.fn)} in map_batches, made at {self.made_at}"
         with errors.noting(note, TypeError, ValueError):
-            return mapped_from(samples, returned(self.fn, mapped))
+            return mapped_from(samples, checked_result(self.fn, mapped))
 
-    def _given(self, samples: Sequence[Any]) -> Any:
+    def _arguments(self, samples: Sequence[Any]) -> Any:
         if not self.stacked:
             return list(samples)
         note = (
@@ -353,7 +353,7 @@ def _limits(workers: int) -> Limits:
     return Limits.of_each(workers, _AHEAD, _MAX_AHEAD)
 
 
-def _stays_here() -> Iterator[Any]:
+def _no_reader() -> Iterator[Any]:
     """Stands for a reader that is not sent to workers."""
     return iter(())
 

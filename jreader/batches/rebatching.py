@@ -67,7 +67,7 @@ class unbatch(Node[Any]):
 
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is (that before a batch, samples done of it)."""
-        up, before, done = self._begun(at)
+        up, before, done = self._begin(at)
         held, (_, count) = 0, counted((), done)
 
         def deal() -> Iterator[Iterator[Any]]:
@@ -92,7 +92,7 @@ class unbatch(Node[Any]):
         gathered = super().batches(size, at)
         if gathered is not None:
             return gathered
-        up, before, done = self._begun(at)
+        up, before, done = self._begin(at)
 
         def deal() -> Iterator[Sequence[Any]]:
             nonlocal before, done
@@ -106,15 +106,15 @@ class unbatch(Node[Any]):
                     if not left:
                         before, done = (here, low) if low < len(samples) else (up.position(), 0)
                         left = size
-                        yield _together(cut)
+                        yield _as_one_batch(cut)
                 here, low = up.position(), 0
             if cut:
                 before, done = here, 0
-                yield _together(cut)
+                yield _as_one_batch(cut)
 
         return Pass(deal(), lambda: (before, done), up.close)
 
-    def _begun(self, at: Position) -> tuple[Pass[Any], Position, int]:
+    def _begin(self, at: Position) -> tuple[Pass[Any], Position, int]:
         """A pass over the batches, the position before the first one, and samples done of it."""
         before, done = checked_position(at, (None, 0))
         up = start(self.reader, before)
@@ -210,7 +210,7 @@ def _samples_of(made: Any) -> Sequence[Any] | None:
     return Columns(made)
 
 
-def _together(cut: list[Sequence[T]]) -> Sequence[T]:
+def _as_one_batch(cut: list[Sequence[T]]) -> Sequence[T]:
     """Parts of batches as one batch, which `cut` does not hold any longer."""
     parts = cut[:]
     cut.clear()

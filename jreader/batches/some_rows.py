@@ -22,7 +22,7 @@ from jreader.readers import (
     Plane,
     Position,
     Reader,
-    foreign,
+    bad_position,
     indexed,
     op,
     start,
@@ -115,7 +115,7 @@ def _of_whole_batches(
     """The same from a position of an earlier release, that counts no samples: it maps all rows."""
     new = made_by.sizes.vary or made_by.removed
     if owners_of(made_by.reader) > 1 or new:  # which no earlier release had
-        raise foreign(at, 0)
+        raise bad_position(at, 0)
     return start(made_by, at).mapped(partial(cut, rows_of(made_by.batch_size)))
 
 
@@ -184,7 +184,7 @@ class _rows_of_batches(Node[Any]):
             samples: Array = (
                 self.done + number * self.size + table[(number == full).astype(int), place]
             )
-            return samples if self.gone is None else _stood_in(samples, self.gone)
+            return samples if self.gone is None else _with_stand_ins(samples, self.gone)
 
         if self.removed:
             up = self.removed.hidden(up)
@@ -201,7 +201,7 @@ class _rows_of_batches(Node[Any]):
     def without_gone(self, made: Columns[Any], done: int) -> Columns[Any]:
         """A batch, which begins after so many samples, without those that are removed."""
         gone = NONE if self.gone is None else self.gone(done, done + self.size)
-        if not len(gone) or made.stands_in:
+        if not len(gone) or made.is_placeholder:
             return made
         valid = slice(len(made)) if made.valid is None else made.valid
         return kept_of(made, np.isin(done + self._samples()[valid], gone))
@@ -217,7 +217,7 @@ class _rows_of_batches(Node[Any]):
         return full, 0 if self.drop_last else rest
 
 
-def _stood_in(samples: Array, places: Callable[[int, int], Array]) -> Array:
+def _with_stand_ins(samples: Array, places: Callable[[int, int], Array]) -> Array:
     """The samples, with the nearest other one for each that is removed, where there is one."""
     gone = places(int(samples.min(initial=0)), int(samples.max(initial=-1)) + 1)
     kept = np.flatnonzero(~np.isin(samples, gone)) if len(gone) else NONE

@@ -121,10 +121,10 @@ a return? To leave samples out, type .filter(fn).
             )
 
 
-def returned(fn: Callable[..., Any], made: Any) -> Any:
+def checked_result(fn: Callable[..., Any], made: Any) -> Any:
     """What a function has made of a batch or feed; nothing at all is refused.
 
-    >>> returned(print, None)
+    >>> checked_result(print, None)
     Traceback (most recent call last):
     jreader.errors.FeedMismatch: print returned None: does it lack a return? Type return before \
 what it makes.

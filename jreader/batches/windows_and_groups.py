@@ -35,7 +35,7 @@ from jreader.readers import (
 )
 from jreader.readers.columns import Array, Indices
 from jreader.readers.holders import Held
-from jreader.readers.joined_columns import ENDLESS, Joined
+from jreader.readers.joined_columns import ENDLESS, ConcatArray
 from jreader.readers.stacked_rows import StackedRows
 from jreader.readers.windowed import Cut
 
@@ -110,7 +110,7 @@ class sliding_window(Node[Any]):
                 short = len(held) < self.size
                 new = len(held) - (overlap if begun else 0)
                 if short and (new <= 0 or self.drop_last is not False):
-                    return self._tell(new)
+                    return self._warn_of_left_out(new)
                 begun, first = True, begins.popleft()
                 yield self._stacked(held)
                 if short:
@@ -138,7 +138,7 @@ class sliding_window(Node[Any]):
     def _stacked(self, samples: Sequence[Any]) -> Any:
         return _one_sample(samples, f"a window of {len(samples)} samples, made at {self.made_at}")
 
-    def _tell(self, left_out: int) -> None:
+    def _warn_of_left_out(self, left_out: int) -> None:
         """Warns of samples that no window has, unless that was asked for."""
         if left_out > 0 and self.drop_last is None:
             errors.warn(
@@ -183,14 +183,14 @@ class sliding_window(Node[Any]):
         full, behind = (ENDLESS, 0) if up.length >= ENDLESS else self._windows(up.length)
         if behind and self.drop_last is False:
             return None
-        self._tell(behind)
+        self._warn_of_left_out(behind)
 
         def held(column: int, rows: Array, end: int) -> Held:
             below = up.holding(rows, end * self._stride + self.size, column)
             samples = replace(below, begin=below.index, end=below.index + 1)
             return Cut(self.size, self._stride, end).holding(samples)
 
-        arrays = all(isinstance(column, (np.ndarray, Joined)) for column in leaves(up.columns))
+        arrays = all(isinstance(column, (np.ndarray, ConcatArray)) for column in leaves(up.columns))
         stacked = partial(StackedRows, size=self.size, stack=self._stacked)
         if arrays and (up.straight or up.runs):
             columns = map_tree(partial(stacked, runs=True), up.columns)

@@ -17,7 +17,7 @@ Edges: TypeAlias = tuple[str, str]
 _TURN = [{"role": role, "content": role} for role in ("user", "assistant")]
 
 
-class Said(NamedTuple):
+class Span(NamedTuple):
     """A part of a rendered chat that comes from one message: the first is 1, the template is 0.
 
     Attributes:
@@ -76,7 +76,7 @@ def edges_of(call: str, render: Callable[..., Tracked]) -> Edges:
     return str.__str__(prompt), str.__str__(marker.rstrip())  # plain, so that they travel
 
 
-def _marker(text: Tracked, parts: Sequence[Said]) -> str | None:
+def _marker(text: Tracked, parts: Sequence[Span]) -> str | None:
     """What stands behind replies, whether a question follows or not; None if that is unclear."""
     at_end = text[parts[3].end :]
     shared = _shared_begin(text[parts[1].end : parts[2].begin], at_end)
@@ -92,35 +92,35 @@ def _shared_begin(first: str, second: str) -> str:
     return first[: len(list(pairs))]
 
 
-def parts_of(text: Tracked) -> list[Said]:
+def parts_of(text: Tracked) -> list[Span]:
     """The parts of a rendered chat, from the first to the last character of a message each."""
     codes = np.frombuffer(text.owners.encode("utf-32-le", "surrogatepass"), np.uint32)
     places = np.flatnonzero(codes >= STEP)
     runs = np.split(places, np.flatnonzero(np.diff(codes[places] // STEP)) + 1)
     owned = ((int(run[0]), int(run[-1]) + 1) for run in runs if len(run))
-    return [Said(begin, end, int(codes[begin]) // STEP) for begin, end in owned]
+    return [Span(begin, end, int(codes[begin]) // STEP) for begin, end in owned]
 
 
-def with_edges(text: Tracked, edges: Edges) -> Iterator[Said]:
+def with_edges(text: Tracked, edges: Edges) -> Iterator[Span]:
     """The parts, each from the end of the prompt before it to the end of the marker behind it."""
     parts, before, (prompt, marker) = parts_of(text), 0, edges
     for part, after in zip(parts, [*(part.begin for part in parts[1:]), len(text)], strict=False):
         begins, ends = text.rfind(prompt, before, part.begin), text.find(marker, part.end, after)
         begin = part.begin if begins < 0 else begins + len(prompt)
-        yield Said(begin, part.end if ends < 0 else ends + len(marker), part.message, ends >= 0)
+        yield Span(begin, part.end if ends < 0 else ends + len(marker), part.message, ends >= 0)
         before = part.end
 
 
-def generated(text: Tracked) -> Iterator[Said]:
+def generated(text: Tracked) -> Iterator[Span]:
     """The parts that stand in `generation` blocks."""
     bits = {ord(own): ord(own) & GENERATED for own in {*text.owners}}
     for block in re.finditer(r"\x01+", text.owners.translate(bits)):
-        yield Said(*block.span(), ord(max(text.owners[slice(*block.span())])) // STEP)
+        yield Span(*block.span(), ord(max(text.owners[slice(*block.span())])) // STEP)
 
 
-def without_tools(text: Tracked, part: Said) -> Said:
+def without_tools(text: Tracked, part: Span) -> Span:
     """The part up to where it calls tools; empty, if it says nothing before."""
     owners = [ord(own) for own in text.owners[part.begin : part.end]]
     calls = next((n for n, own in enumerate(owners) if own & OF_TOOL), None)
     said = [n for n, own in enumerate(owners[:calls], part.begin + 1) if own >= STEP]
-    return part if calls is None else Said(part.begin, max(said, default=part.begin), part.message)
+    return part if calls is None else Span(part.begin, max(said, default=part.begin), part.message)

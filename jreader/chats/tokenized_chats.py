@@ -114,7 +114,7 @@ class ChatTokens:
             )
         return {"tokens": np.asarray(tokens, np.int32), "loss_mask": mask}
 
-    def _parts(self, text: Tracked, messages: Sequence[Mapping[str, Any]]) -> list[masks.Said]:
+    def _parts(self, text: Tracked, messages: Sequence[Mapping[str, Any]]) -> list[masks.Span]:
         """The parts of a rendered chat that count."""
         said = [n for n, each in enumerate(messages, 1) if each.get("role") == "assistant"]
         for number in said:

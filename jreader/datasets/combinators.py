@@ -18,7 +18,7 @@ from jreader.datasets.fetching import check_dataset, fetch, index_within, is_str
 from jreader.errors import warn
 from jreader.orders.parts import part_sizes
 from jreader.readers import described, length, set_fields
-from jreader.readers.epochs import reached
+from jreader.readers.epochs import iterable_in_epoch
 from jreader.readers.plain_functions import epoch_of_caller
 from jreader.transforms.selections import int_array, split_key
 
@@ -190,7 +190,7 @@ class ChainDataset(IterableDataset[T]):
         """Begins a pass over all of them, in the epoch of the reader that asks."""
         epoch = epoch_of_caller()
         # not itertools.chain, which cannot be closed
-        return (sample for each in self.datasets for sample in reached(iter(each), epoch))
+        return (sample for each in self.datasets for sample in iterable_in_epoch(iter(each), epoch))
 
     def __len__(self) -> int:
         """The sum of the lengths; raises TypeError if one of them is not known."""

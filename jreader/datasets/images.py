@@ -37,7 +37,7 @@ class _stored(Table[tuple[Array, Any]]):
         return self.load(self.mode)
 
     @property
-    def unread(self) -> bool:
+    def lazy_length(self) -> bool:
         """Always False: the number of samples is known."""
         return False
 

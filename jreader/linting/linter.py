@@ -11,7 +11,7 @@ from jreader.linting import field_rules, plan_rules, timed_rules
 from jreader.linting.findings import Finding, warn_of
 from jreader.linting.plan_parts import Fed
 from jreader.readers import Reader
-from jreader.readers.growing import only_looking
+from jreader.readers.growing import without_writing
 
 RULES = {
     "small-window": "a loader is built",
@@ -77,7 +77,7 @@ def lint(subject: Any, *, measure: bool = False, ignore: Collection[str] = ()) -
     """
     _check_rule_names(ignore)
     rules = _READ + _TIMED * check_flag("measure of lint", measure)
-    with only_looking():
+    with without_writing():
         fed = fed_of(subject)
         found = [each for rule in _UNREAD for each in rule(fed)]
         if not any(each.name == "generator-object" for each in found):  # to read would use it up
@@ -119,7 +119,7 @@ def warn_of_plan(plan: Reader[Any], *, shared: bool = False) -> None:
     fed = Fed(plan, shared=shared)
     found: list[Finding] = []
     for rule in _AT_BUILD:
-        with suppress(Exception), only_looking():  # of a user's op: it is not judged then
+        with suppress(Exception), without_writing():  # of a user's op: it is not judged then
             found += rule(fed)
     for finding in found:
         warn_of(finding)

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from jreader import transforms
 from jreader.batches import batch, map_batches
 from jreader.readers import Node, Reader, indexed, leaves, length, start
-from jreader.readers.nodes import ops_of, unit_of, unread
+from jreader.readers.nodes import lazy_length, ops_of, unit_of
 from jreader.readers.seeds import seeded
 from jreader.readers.trees import Columns
 from jreader.transforms import chain, compose, flat_map, interleave, map_readers
@@ -78,7 +78,7 @@ def mixes(op: Node[Any]) -> bool:
 def known_length(reader: Reader[Any]) -> int | None:
     """The length of a plan, where it is there without reading or computing an order; else None."""
     every = ops_of(reader)
-    if unread(reader) or not all(
+    if lazy_length(reader) or not all(
         one_for_one(op) or mixes(op) or not op.input_readers for op in every
     ):
         return None
@@ -177,7 +177,7 @@ def peeked(reader: Reader[Any], most: int = 1) -> list[Any]:
 def gathered_columns(reader: Reader[Any]) -> list[Any]:
     """The arrays that an indexed plan gathers from, without reading any; [] for another one."""
     *_, source = prefixes(reader)
-    plane = None if unread(source) else indexed(seeded(source, 0))
+    plane = None if lazy_length(source) else indexed(seeded(source, 0))
     every = leaves(plane.columns) if plane else []
     return [each for each in every if hasattr(each, "dtype") and getattr(each, "shape", None)]
 

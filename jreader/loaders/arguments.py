@@ -11,7 +11,7 @@ from jreader.batches import Batching, Engine
 from jreader.batches.made_elsewhere import check_numbered
 from jreader.feeds import data
 from jreader.readers import Node, Reader, described
-from jreader.readers.seeds import waits
+from jreader.readers.seeds import lacks_seed
 from jreader.workers.clusters import SharedDask
 
 CAPACITY = 2  # one feed is placed while another one is used
@@ -176,7 +176,7 @@ def _shared_workers(executor: Any, found: Batching, batches: Reader[Any], share:
             f"{call} needs batches that are found by number, and {described(batches)} reads lanes "
             "in order: leave share= out, or use an indexed source, or .cache(path)."
         )
-    if waits(batches):
+    if lacks_seed(batches):
         raise ValueError(
             f"{call} needs what other jobs draw too, and {described(batches)} draws other numbers "
             "in each: type seed=0 where it is random."

@@ -81,7 +81,7 @@ class Assembler:
         return self._feed_of_new_size(facts, arrays, sizes, samples)
 
     def _lacks_rows(self, batches: list[Columns[Any]]) -> bool:
-        return self._needs_own_rows and any(batch.stands_in for batch in batches)
+        return self._needs_own_rows and any(batch.is_placeholder for batch in batches)
 
     def _part(self, batch: Any) -> tuple[Columns[Any], Any, int, int]:
         """A batch as a part of a feed.
@@ -101,7 +101,7 @@ class Assembler:
         rows = facts.rows
         if rows is None:
             rows = _rows(arrays, facts)
-        elif facts.stands_in:
+        elif facts.is_placeholder:
             arrays = map_tree(lambda column: column[:0], arrays)
         return facts, arrays, rows, rows if facts.made_of is None else facts.made_of
 

@@ -27,10 +27,10 @@ from jreader.readers import (
     first_column,
     start,
 )
-from jreader.readers.growing import as_it_was
+from jreader.readers.growing import plan_at
 from jreader.readers.hashing import identity
 from jreader.readers.plain_functions import in_epoch
-from jreader.readers.seeds import waits
+from jreader.readers.seeds import lacks_seed
 from jreader.readers.trees import copied
 from jreader.transforms import cache, map_readers
 from jreader.workers import Processes, fetch_batches
@@ -62,7 +62,7 @@ def batches_from(
     if remainder.continues and cursor["position"] is None:
         # the user asked for an epoch by its number: the epochs before it are read and dropped
         deque(islice(kept.items, (remainder.steps or 0) * cursor["epoch"]), maxlen=0)
-    return kept, kept.position()[0] if waits(plan) else None
+    return kept, kept.position()[0] if lacks_seed(plan) else None
 
 
 def _own_batches(loading: Loading, source: Source, cursor: Cursor, at: Position) -> Reader[Any]:
@@ -87,7 +87,7 @@ def shared_name(loading: Loading, share: str) -> str:
 
 def _of_all_hosts(loading: Loading, source: Source, cursor: Cursor, at: Position) -> Reader[Any]:
     """The batches on all processes, counted where sizes have to be those of the cursor."""
-    batches, remainder = as_it_was(source.batches, at), loading.remainder
+    batches, remainder = plan_at(source.batches, at), loading.remainder
     again = cursor["samples"] > 0 and not (remainder.continues and cursor["epoch"])
     if again and remainder.last == "keep" and not isinstance(batches, Node):
         return _of_same_sizes(batches, at, cursor["samples"], source)
@@ -164,7 +164,7 @@ def _position_of(source: Source, cursor: Cursor, *, continues: bool) -> Position
             f"batches were made in another way."
         )
     had_sizes, has_sizes = isinstance(position.size, str), isinstance(source.size, str)
-    if had_sizes == has_sizes or batching(as_it_was(source.batches, position.batches)).indexed:
+    if had_sizes == has_sizes or batching(plan_at(source.batches, position.batches)).indexed:
         return position.batches
     if has_sizes and continues:
         raise NotResumable(
@@ -177,7 +177,7 @@ def _position_of(source: Source, cursor: Cursor, *, continues: bool) -> Position
 
 def _counted_in_stream(source: Source, at: Position, samples: int, *, has_sizes: bool) -> Position:
     """The position of a stream with the samples done, where sizes of batches depend on them."""
-    if not waits(source.batches):
+    if not lacks_seed(source.batches):
         return (samples, at) if has_sizes else at[1]
     drawn, inner = at
     return drawn, (samples, inner) if has_sizes else inner[1]

@@ -44,7 +44,7 @@ from jreader.loaders.run import Run
 from jreader.loaders.source import Options, Source
 from jreader.loaders.tuning import Tuned, tuning
 from jreader.readers import Cursor, Reader
-from jreader.readers.growing import only_looking
+from jreader.readers.growing import without_writing
 from jreader.readers.plan_lines import Line, table
 
 T = TypeVar("T")
@@ -944,7 +944,7 @@ class DataLoader(Generic[Feed]):
         >>> Pipeline(arrays(x=[0.5, 1.5, 2.5])).batch(2).load().element_spec["x"]
         ShapeDtypeStruct(shape=(2,), dtype=float32)
         """
-        with only_looking():
+        with without_writing():
             loading = replace(self._loaded)
             spec = spec_of(loading, first_item(loading, self._next_cursor()))
         return loading.options.stages.as_instance(spec)

@@ -38,7 +38,7 @@ from jreader.loaders.source import Options, Source
 from jreader.loaders.steering import reweighed, steered, with_past_weights
 from jreader.readers import Cursor, Plan, Reader, described, fingerprint, first_column, length
 from jreader.readers.fingerprints import with_history
-from jreader.readers.growing import grows
+from jreader.readers.growing import any_stores
 from jreader.readers.planes import indexed
 from jreader.readers.seeds import seeded
 from jreader.transforms import exactly
@@ -296,7 +296,7 @@ class Loading:
         if known is None:
             return
         if self.strict:
-            for number, rest in known.rests():
+            for number, rest in known.short_batches():
                 raise self.short(rest, op.rows[number])
         if self.remainder.warns_if_same and (never := known.never()):
             bounds = ", ".join(str(op.bounds[number]) for number in never)
@@ -325,7 +325,7 @@ class Loading:
         written, plan = cursor["plan"], self.plan()
         if names_readers(plan) and not names_readers(written):
             plan = self._plan_of(self.of_epoch().batches, by_name=False)
-        check_plan(written, plan, caching=grows(self.source.batches))
+        check_plan(written, plan, caching=any_stores(self.source.batches))
 
     def check_weights(self, cursor: Cursor) -> None:
         """Checks that a cursor of a resident loader fits the plan that is on the devices.

@@ -31,8 +31,8 @@ from jreader.loaders.multihost.board import Board
 from jreader.loaders.multihost.lane_places import LanesHere, lanes_read
 from jreader.loaders.run import Run
 from jreader.readers import Cursor, Pass, first_column, itself, leaves, rebuilt
-from jreader.readers.growing import grows
-from jreader.readers.seeds import waits
+from jreader.readers.growing import any_stores
+from jreader.readers.seeds import lacks_seed
 from jreader.workers import lookahead
 from jreader.workers.threads import Drawer
 
@@ -59,7 +59,7 @@ class _DeviceFeeds:
         self.loading, self.run, self.wanted, self.counters = loading, run, wanted, run.counters
         self.here, self.capacity = loading.here, loading.options.capacity
         self.spans = loading.placement.spans
-        if self.spans and waits(loading.source.batches):
+        if self.spans and lacks_seed(loading.source.batches):
             raise ValueError(
                 f"{loading.source.batches!r} draws a new order in each pass, and each process "
                 "would draw another one: give its shuffles and random maps a seed, the same on all "
@@ -149,7 +149,7 @@ class _DeviceFeeds:
             self.run.board = Board(loading.placement.processes, loading.options.made_at)
         feeds = f"feeds of {loading.per_feed} batches of {loading.source.rows} samples"
         about, lanes = [feeds, f"{loading.remainder}"], None
-        if grows(loading.source.batches):  # and the folders of each process are its own, perhaps
+        if any_stores(loading.source.batches):  # each process may have folders of its own
             placed = loading.of_epoch(began).batching.indexed
             found = "by index, since its folders are complete" if placed else "in order"
             about.append(f"samples {found}")

@@ -17,7 +17,7 @@ from jreader.readers.fingerprints import Adjustable, changeable
 from jreader.readers.nodes import field_names
 from jreader.readers.plain_functions import in_epoch
 from jreader.readers.rewriting import rewritten
-from jreader.readers.seeds import seeded, waits
+from jreader.readers.seeds import lacks_seed, seeded
 from jreader.transforms.mixture_schedules import History
 from jreader.workers.threads import buffered
 
@@ -82,7 +82,7 @@ def _past_fields(
     """The fields that say what the mixture of a plan gave before a cursor, and others if given."""
     drawn, at = batches, EpochPosition.of(cursor).batches
     epoch = 0 if endless else cursor["epoch"]
-    if waits(batches):
+    if lacks_seed(batches):
         drawn, at = seeded(batches, at[0]), at[1]
     drawn = at_epoch(drawn, epoch)
     now: Any = changeable(drawn, held=True)

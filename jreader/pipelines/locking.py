@@ -265,8 +265,8 @@ def _modules_of(package: metadata.Distribution) -> list[str]:
 
     `metadata.packages_distributions` takes ten times as long: it makes a path of each file.
     """
-    told = package.read_text("top_level.txt")
-    return told.split() if told else _TOP.findall(package.read_text("RECORD") or "")
+    listed_names = package.read_text("top_level.txt")
+    return listed_names.split() if listed_names else _TOP.findall(package.read_text("RECORD") or "")
 
 
 class _Piece(NamedTuple):

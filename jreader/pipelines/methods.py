@@ -7,8 +7,8 @@ front, and no overloads: where a function comes before the reader (`map`, `filte
 type of a sample follows from it, the method is written out, with the first sentence of its
 docstring only. `like` adds the rest at run time, for `help`, notebooks and Sphinx.
 
-Importing the class imports no op: what it names is a `Room` there, and the room is imported when
-one of its ops is first called, or when its method is first looked at.
+Importing the class imports no op: what it names is a `LazyModule`, imported when one of
+its ops is first called, or when its method is first looked at.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 _ARGUMENT = re.compile(r"^ {4}(\*{0,2}\w+): .*\n?(?: {8}.*\n?)*", re.MULTILINE)
 
 
-class Room:
+class LazyModule:
     """A module that is imported when one of its functions is first called.
 
-    >>> Room("jreader.transforms").firstn(lambda: "abc", 2)
+    >>> LazyModule("jreader.transforms").firstn(lambda: "abc", 2)
     firstn(<lambda>, n=2)
     """
 
@@ -41,22 +41,22 @@ class Room:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # doctest and copies ask for some
             raise AttributeError(name)
-        return _Named(self, name)
+        return _LazyFunction(self, name)
 
 
-class _Named:
+class _LazyFunction:
     """A function of a room, before it is imported."""
 
-    def __init__(self, room: Room, name: str) -> None:
+    def __init__(self, room: LazyModule, name: str) -> None:
         self.room, self.name = room, name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return _op_of_room(self)(*args, **kwargs)
+        return _imported_op(self)(*args, **kwargs)
 
 
-def _op_of_room(op: Any) -> Any:
+def _imported_op(op: Any) -> Any:
     """An op; where it is one of a room, the room is imported, and gives it at once from now on."""
-    if isinstance(op, _Named):
+    if isinstance(op, _LazyFunction):
         room, name = op.room, op.name
         op = getattr(import_module(room.module), name)
         setattr(room, name, op)
@@ -84,7 +84,7 @@ class Method:
         self.kind, self.name = kind, name
 
     def __get__(self, made: object, kind: type) -> Any:
-        body, ops = _op_of_room(self.body), [_op_of_room(op) for op in self.ops]
+        body, ops = _imported_op(self.body), [_imported_op(op) for op in self.ops]
         gives = self.kind if self.chains else None
         method = _with_checked_keywords(body, f"{self.kind.__name__}.{self.name}", gives)
         _describe(method, body, ops)

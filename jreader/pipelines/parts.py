@@ -33,7 +33,7 @@ from jreader.readers import (
     lookup_of,
 )
 from jreader.readers.nodes import below_keys, ops_of, unit_of, with_reader
-from jreader.readers.seeds import random_ops, seeded, waits
+from jreader.readers.seeds import lacks_seed, random_ops, seeded
 from jreader.transforms import firstn, map_readers, select, shard, skip
 from jreader.transforms.selections import fixed_order, split_key
 from jreader.workers import buffered, map_samples
@@ -120,7 +120,7 @@ def _lookup(reader: Reader[T]) -> Callable[[int], T]:
     find = lookup_of(reader)
     if find is not None:
         return find
-    if waits(reader):
+    if lacks_seed(reader):
         raise TypeError(
             f"{reader!r}[...] is another sample in every pass, because a seed is missing: type "
             f"shuffle(seed=0), or map(fn, rng=True, seed=0)."
@@ -308,13 +308,13 @@ class _Parts:
         """The samples of a part, or all but these."""
         if self.part_of is not None:
             mine = self.part_of == number
-            return chosen(self.reader, np.flatnonzero(~mine if but else mine), _still)
+            return chosen(self.reader, np.flatnonzero(~mine if but else mine), _same_order)
         first, end = self.ends[number : number + 2]
         indices = range(end - self.ends[-1], first) if but else range(first, end)
-        return chosen(self.reader, indices, lambda below: fixed_order(_still(below), self.key))
+        return chosen(self.reader, indices, lambda below: fixed_order(_same_order(below), self.key))
 
 
-def _still(below: Reader[Any]) -> Reader[Any]:
+def _same_order(below: Reader[Any]) -> Reader[Any]:
     """The reader, if its order is the same in all epochs.
 
     Raises:

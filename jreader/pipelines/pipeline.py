@@ -23,7 +23,7 @@ import numpy as np
 
 from jreader import hints, readers
 from jreader.errors import check_reader, newer_name, warn
-from jreader.pipelines.methods import Method, Room, like, methods_of
+from jreader.pipelines.methods import LazyModule, Method, like, methods_of
 from jreader.readers import (
     Node,
     Pass,
@@ -38,7 +38,7 @@ from jreader.readers import (
     set_fields,
     start,
 )
-from jreader.readers.growing import only_looking
+from jreader.readers.growing import without_writing
 from jreader.readers.nodes import arguments, below_keys
 from jreader.readers.starting import native
 from jreader.readers.torch_loaders import is_torch_loader
@@ -52,13 +52,13 @@ if TYPE_CHECKING:
     from jreader.pipelines import locking, of_grain, parts, preparing, specs
     from jreader.transforms.mixture_schedules import Stop
 else:  # each is imported when one of its ops is first used
-    batches, sinks = Room("jreader.batches"), Room("jreader.sinks")
-    chats = Room("jreader.chats")
-    transforms, workers = Room("jreader.transforms"), Room("jreader.workers")
-    parts, specs = Room("jreader.pipelines.parts"), Room("jreader.pipelines.specs")
-    preparing = Room("jreader.pipelines.preparing")
-    locking = Room("jreader.pipelines.locking")
-    of_grain = Room("jreader.pipelines.of_grain")
+    batches, sinks = LazyModule("jreader.batches"), LazyModule("jreader.sinks")
+    chats = LazyModule("jreader.chats")
+    transforms, workers = LazyModule("jreader.transforms"), LazyModule("jreader.workers")
+    parts, specs = LazyModule("jreader.pipelines.parts"), LazyModule("jreader.pipelines.specs")
+    preparing = LazyModule("jreader.pipelines.preparing")
+    locking = LazyModule("jreader.pipelines.locking")
+    of_grain = LazyModule("jreader.pipelines.of_grain")
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -113,7 +113,7 @@ class Pipeline(Node[T]):
     in_cursor = "never"
     moves = "samples"
 
-    def within(self) -> Reader[T]:
+    def wrapped(self) -> Reader[T]:
         """Its reader."""
         return self.reader
 
@@ -182,7 +182,7 @@ class Pipeline(Node[T]):
             ValueError: There is no sample.
             FeedMismatch: The samples of a batch cannot be stacked.
         """
-        with only_looking():
+        with without_writing():
             return specs.element_spec_of(self, self.peek())
 
     def __repr__(self) -> str:

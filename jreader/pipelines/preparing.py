@@ -21,7 +21,7 @@ from jreader.transforms.disk_caches import DiskCache
 from jreader.transforms.pieces import Pieces
 from jreader.workers import map_samples
 
-_LOOKED_AT = 1000  # samples
+_TIMED_SAMPLES = 1000  # samples
 _SECONDS = 2.0  # at most, for them
 
 
@@ -104,13 +104,13 @@ def preparing(
     map_samples(abs, list, executor=executor)  # which says what an executor is
     _check_part(part or (1, 1))
     ops: list[Any] = [op for op in sources_first(reader, readers_below) if isinstance(op, Node)]
-    for store in {op.kept.folder: op.kept for op in ops if op.grows}.values():
+    for store in {op.kept.folder: op.kept for op in ops if op.stores}.values():
         began = time.monotonic()
-        if not store.look().whole:
+        if not store.refresh().whole:
             yield _expected(store)
-        _make(store, executor, part)
-        yield _what_is_there(store, time.monotonic() - began)
-        if not store.look().whole:
+        _fill(store, executor, part)
+        yield _folder_contents(store, time.monotonic() - began)
+        if not store.refresh().whole:
             return  # what reads it waits for the other parts
 
 
@@ -120,9 +120,9 @@ def _check_part(part: Any) -> None:
         raise ValueError(f"part of prepare needs two numbers, such as (3, 8), not {part}.")
 
 
-def _make(store: DiskCache[Any], executor: Executor | None, part: tuple[int, int] | None) -> None:
+def _fill(store: DiskCache[Any], executor: Executor | None, part: tuple[int, int] | None) -> None:
     pieces = Pieces.of(store)
-    if part is not None and pieces is None and not store.look().whole:
+    if part is not None and pieces is None and not store.refresh().whole:
         raise ValueError(
             f"part={part} of prepare needs an indexed plan, and {described(store.of)} can only be "
             "read in order: leave part out, and prepare it on one host."
@@ -152,7 +152,7 @@ def _expected(store: DiskCache[Any]) -> Prepared:
     rows, looked, size = length(store.of), 0, 0.0
     began = time.monotonic()
     with closing(start(store.of)) as up:
-        for sample in islice(up.items, _LOOKED_AT):
+        for sample in islice(up.items, _TIMED_SAMPLES):
             looked, size = looked + 1, size + store.bytes_of(sample)
             if time.monotonic() - began > _SECONDS:
                 break
@@ -166,9 +166,9 @@ def _expected(store: DiskCache[Any]) -> Prepared:
     return expected
 
 
-def _what_is_there(store: DiskCache[Any], seconds: float) -> Prepared:
+def _folder_contents(store: DiskCache[Any], seconds: float) -> Prepared:
     """What is in a folder now."""
-    held, pieces = store.look(), Pieces.of(store)
+    held, pieces = store.refresh(), Pieces.of(store)
     rows, there = held.rows, [held]
     if pieces and not held.whole:
         rows, there = pieces.rows, [held, *pieces.held()]

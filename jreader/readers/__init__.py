@@ -49,7 +49,7 @@ from jreader.readers.fingerprints import Cursor, Plan, fingerprint
 from jreader.readers.mapped_rows import lookup_of
 from jreader.readers.messages import described, explain, explained, refused
 from jreader.readers.nodes import Node, Reader, length, origin
-from jreader.readers.passes import Pass, Position, checked_position, counted, foreign, itself
+from jreader.readers.passes import Pass, Position, bad_position, checked_position, counted, itself
 from jreader.readers.planes import Plane, indexed
 from jreader.readers.starting import start
 from jreader.readers.trees import (
@@ -74,6 +74,7 @@ __all__ = [
     "Reader",
     "argument",
     "at_epoch",
+    "bad_position",
     "branches",
     "checked_position",
     "choice",
@@ -85,7 +86,6 @@ __all__ = [
     "fingerprint",
     "first_column",
     "flag",
-    "foreign",
     "indexed",
     "itself",
     "joined",

@@ -59,7 +59,7 @@ class Column:
         at_once: How many rows are gathered at once where they are wanted one by one.
         block_starts: The row at which each block begins, where an order by blocks reads these as a
             whole (`held`).
-        block_bytes: How many bytes such a block has, if `cut_in_blocks` made them; else 0.
+        block_bytes: How many bytes such a block has, if `set_block_starts` made them; else 0.
         arrays: The arrays, or maps of files, that its rows lie in, for checks of files and for
             advice on how they are read; none where rows are made.
         tables: Arrays that say where rows lie in those.
@@ -123,9 +123,9 @@ class Column:
     def each(self, rows: Array) -> Iterator[Any]:
         """Those rows one by one; what cannot be made of one raises behind those before it."""
         for low in range(0, len(rows), self.at_once):
-            yield from self.good_ones_first(rows[low : low + self.at_once])
+            yield from self.rows_until_error(rows[low : low + self.at_once])
 
-    def good_ones_first(self, rows: Array) -> Iterable[Any]:
+    def rows_until_error(self, rows: Array) -> Iterable[Any]:
         """Those rows at once; if one of them raises, one by one, so that the error comes behind."""
         try:
             given: Iterable[Any] = [self.gather(rows)]
@@ -160,7 +160,7 @@ class Column:
         )
 
     @staticmethod
-    def end_to_end(columns: Sequence[Any]) -> Any:
+    def concat(columns: Sequence[Any]) -> Any:
         """Several columns that say so alike as one such column; None if only rows tell."""
 
     def cuts(self, size: int) -> Array:
@@ -175,7 +175,7 @@ class Column:
         """The same rows for one pass, which tells it what comes, and closes it at its end."""
         return self
 
-    def expect(self, rows: Array) -> None:
+    def prefetch(self, rows: Array) -> None:
         """Takes note that these rows come, behind those that it was told before."""
 
     def full(self) -> bool:
@@ -389,7 +389,7 @@ def gathered_in_order(rows: Array, read: Callable[[Array], Iterable[Any]]) -> li
     return given
 
 
-def cut_in_blocks(columns: Sequence[Column], size: int) -> None:
+def set_block_starts(columns: Sequence[Column], size: int) -> None:
     """Has columns of the same samples say where blocks begin of `size` bytes of the largest one."""
     starts = max((column.cuts(size) for column in columns), key=len)
     for column in columns:

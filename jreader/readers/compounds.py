@@ -2,7 +2,7 @@
 
 Columns that are arrays become columns that are arrays. Other columns make their rows when they are
 asked for, and only a row shows its structure and dtype (a tuple, which `compose` flattens, say), so
-rows are combined when they are made (`SideBySide`, `EndToEnd`). Columns know neither seeds nor
+rows are combined when they are made (`SideBySide`, `ConcatColumn`). Columns know neither seeds nor
 epochs: only routes order samples.
 """
 
@@ -17,13 +17,13 @@ import numpy as np
 
 from jreader.readers.columns import Array, Column, Indices, column_of
 from jreader.readers.holders import Held
-from jreader.readers.joined_columns import ENDLESS, begins, laid_end_to_end, parted, share_starts
+from jreader.readers.joined_columns import ENDLESS, begins, by_part, concat_columns, share_starts
 from jreader.readers.planes import Plane, SideBySide, flattened
 from jreader.readers.stacked_rows import StackedRows
 from jreader.readers.trees import leaves, rebuilt, same_structure
 
 
-def beside(planes: Sequence[Plane]) -> Plane:
+def zip_planes(planes: Sequence[Plane]) -> Plane:
     """One plane for planes side by side, whose tuples are flattened into one, as in `compose`."""
     columns = [plane.columns for plane in planes]
     numbers = [(plane, number) for plane in planes for number in range(len(leaves(plane.columns)))]
@@ -57,11 +57,11 @@ def in_blocks(columns: Any) -> bool:
     return any(column_of(column).block_starts is not None for column in leaves(columns))
 
 
-def end_to_end(planes: Sequence[Plane]) -> Plane | None:
+def concat_planes(planes: Sequence[Plane]) -> Plane | None:
     """One plane for planes one after another; None if structure, dtype or shape differ."""
     if len(planes) == 1:
         return planes[0]
-    members = Members.of(planes)
+    members = MemberPlanes.of(planes)
     if members is None:
         return None
     starts = begins([plane.length for plane in planes])
@@ -92,7 +92,7 @@ def end_to_end(planes: Sequence[Plane]) -> Plane | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Members:
+class MemberPlanes:
     """Several planes, and columns that hold the rows of all: an order may go from one to another.
 
     Attributes:
@@ -108,18 +108,18 @@ class Members:
     straight: bool
 
     @classmethod
-    def of(cls, planes: Sequence[Plane]) -> Members | None:
+    def of(cls, planes: Sequence[Plane]) -> MemberPlanes | None:
         """Planes as members of one; None if structure, dtype or shape differ."""
         first = leaves(planes[0].columns)
         for plane in planes[1:]:
             if not same_structure(planes[0].columns, plane.columns):
                 return None
-            if not all(map(_alike, first, leaves(plane.columns))):
+            if not all(map(_can_concat, first, leaves(plane.columns))):
                 return None
         parts = list(zip(*(leaves(plane.columns) for plane in planes), strict=True))
-        columns, shifts = zip(*map(_end_to_end, parts), strict=True)
+        columns, shifts = zip(*map(_concat, parts), strict=True)
         share_starts(columns)
-        straight = all(plane.straight for plane in planes) and not any(map(_one, parts))
+        straight = all(plane.straight for plane in planes) and not any(map(_all_same, parts))
         return cls(rebuilt(planes[0].columns, iter(columns)), planes, shifts, straight)
 
     def rows(self, which: Indices, local: Indices) -> list[Indices]:
@@ -159,7 +159,7 @@ class Members:
         """
         starts = source_begins([leaves(plane.columns)[column] for plane in self.planes])
         asked = np.arange(len(rows))
-        members = parted(np.searchsorted(starts, rows, "right") - 1)
+        members = by_part(np.searchsorted(starts, rows, "right") - 1)
         if not any(starts):  # all gather from one column, or one of them has rows
             members = ((number, asked) for number in range(len(self.planes)))
         parts = []
@@ -180,7 +180,7 @@ def routed_by_member(
     which: Array, local: Array, member: Callable[[int, Array], list[Array]], columns: int
 ) -> list[Array]:
     """For each column, the rows of samples `local` of members `which`, routed by each member."""
-    given = [(here, member(number, local[here])) for number, here in parted(which)]
+    given = [(here, member(number, local[here])) for number, here in by_part(which)]
     given = given or [(slice(None), member(0, local))]  # no rows, of the form that rows have
     same = all(rows is routed[0] for _, routed in given for rows in routed)
     out: list[Array] = []
@@ -192,7 +192,7 @@ def routed_by_member(
     return out * (columns if same else 1)
 
 
-def _alike(column: Any, other: Any) -> bool:
+def _can_concat(column: Any, other: Any) -> bool:
     """Whether two columns make one: their rows fit into one array, or are made when asked for."""
     one, two = column_of(column), column_of(other)
     return one.form == two.form and (None in (one.kind, two.kind) or one.kind == two.kind)
@@ -214,20 +214,20 @@ def source_begins(columns: Sequence[Any]) -> list[int]:
     while isinstance(every[0], StackedRows):
         columns = [each.column for each in every if isinstance(each, StackedRows)]
         every = list(map(column_of, columns))
-    return [0] * len(every) if _one(columns) else begins([len(each.source) for each in every])
+    return [0] * len(every) if _all_same(columns) else begins([len(each.source) for each in every])
 
 
-def _one(column: Sequence[Any]) -> bool:
+def _all_same(column: Sequence[Any]) -> bool:
     """Whether all members gather from one and the same column."""
     return all(map(is_, column, [column[0]] * len(column)))
 
 
-def _end_to_end(columns: Sequence[Any]) -> tuple[Any, list[int]]:
+def _concat(columns: Sequence[Any]) -> tuple[Any, list[int]]:
     """The columns of all members as one, and where the rows of each begin in it."""
     first = columns[0]
     if isinstance(first, StackedRows):
-        together, shift = _end_to_end([each.column for each in columns])
+        together, shift = _concat([each.column for each in columns])
         return first.of_column(together), shift
-    if _one(columns):
+    if _all_same(columns):
         return first, [0] * len(columns)
-    return laid_end_to_end(columns), begins(list(map(len, columns)))
+    return concat_columns(columns), begins(list(map(len, columns)))

@@ -15,7 +15,7 @@ from jreader.readers.declarations import op, whole
 from jreader.readers.holders import Held
 from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.nodes import Node, Reader, length
-from jreader.readers.passes import Pass, Position, checked_position, counted, foreign
+from jreader.readers.passes import Pass, Position, bad_position, checked_position, counted
 from jreader.readers.plain_functions import in_epoch, note_epoch
 from jreader.readers.planes import Plane, indexed
 from jreader.readers.rewriting import in_epoch_of, rewritten
@@ -52,7 +52,7 @@ def at_epoch(reader: Reader[T], epoch: Any) -> Reader[T]:
     return rewritten(reader, lambda node: in_epoch_of(node, epoch))
 
 
-def reached(made: Iterable[T], epoch: int) -> Iterable[T]:
+def iterable_in_epoch(made: Iterable[T], epoch: int) -> Iterable[T]:
     """The iterable that a user's function returned, in an epoch: plans and generators are told."""
     if isinstance(made, Node):
         return at_epoch(made, epoch)()
@@ -89,7 +89,7 @@ class epochs(Node[T]):
         """Begins a pass; its position is (epoch, samples handed over, position of `reader`)."""
         epoch, given, inner = checked_position(at, (0, 0, None))
         if self.n is not None and epoch > self.n:
-            raise foreign(at, (self.n, 0, None))
+            raise bad_position(at, (self.n, 0, None))
         up = self._opened(epoch, inner)
         items, count = counted(up.items if up else (), given)
 
@@ -98,7 +98,7 @@ class epochs(Node[T]):
             while up:
                 yield items
                 if self.n is None and not count():
-                    raise self._spinning(epoch)
+                    raise self._empty_epoch(epoch)
                 up.close()
                 epoch += 1
                 up = self._opened(epoch, None)
@@ -155,7 +155,7 @@ class epochs(Node[T]):
         with in_epoch(epoch):
             return start(at_epoch(self.reader, epoch), inner)
 
-    def _spinning(self, epoch: int) -> errors.ReaderError:
+    def _empty_epoch(self, epoch: int) -> errors.ReaderError:
         return errors.ReaderError(
             f"{self.reader!r} gave no sample in epoch {epoch}, and {self!r}, made at "
             f"{self.made_at}, would never end: give `epochs(reader, n)` an n, or the reader some "

@@ -19,7 +19,7 @@ from jreader.errors import ReaderError
 
 T = TypeVar("T")
 
-_PATIENCE = 2.0  # seconds that an ending program waits for what runs: a user's function, a decoder
+_EXIT_SECONDS = 2.0  # seconds that a program waits at exit for a user's function or a decoder
 
 
 class Stoppable(Protocol):
@@ -46,27 +46,27 @@ def _stop_all() -> None:
     states = list(_running)
     for state in states:
         state.stop()
-    limit = time.monotonic() + _PATIENCE
+    limit = time.monotonic() + _EXIT_SECONDS
     for thread in [thread for state in states for thread in state.threads]:
         thread.join(max(0, limit - time.monotonic()))
 
 
-def in_daemon(name: str, call: Callable[[], T]) -> Future[T]:
+def run_daemon(name: str, call: Callable[[], T]) -> Future[T]:
     """Begins a call on a thread, and returns its future.
 
     The thread is a daemon, unlike those of an executor: a call that hangs does not keep the program
     from its end.
 
-    >>> in_daemon("a thread", lambda: 3).result()
+    >>> run_daemon("a thread", lambda: 3).result()
     3
     """
     given: Future[T] = Future()
     given.set_running_or_notify_cancel()  # who waits for it may give up: it goes on
-    threading.Thread(target=settle, args=(given, call), name=name, daemon=True).start()
+    threading.Thread(target=resolve_future, args=(given, call), name=name, daemon=True).start()
     return given
 
 
-def settle(given: Future[T], call: Callable[[], T]) -> None:
+def resolve_future(given: Future[T], call: Callable[[], T]) -> None:
     """Gives a future what a call returns, or raises."""
     try:
         given.set_result(call())

@@ -30,13 +30,13 @@ from jreader.readers.nodes import (
     arguments,
     length,
     ops_of,
-    own_pass,
+    overriding_pass,
     readers_below,
     sources_first,
 )
 from jreader.readers.passes import Position
 from jreader.readers.planes import indexed
-from jreader.readers.seeds import seeded, waits
+from jreader.readers.seeds import lacks_seed, seeded
 from jreader.readers.trees import branches, leaves
 
 T = TypeVar("T")
@@ -190,13 +190,13 @@ def fingerprint(
     others = [fact for fact in every if id(fact.reader) not in apart]
     values = _lines(every, "values") + [f"{STAGE}{line}" for line in in_stages]
     return Plan(
-        ops=[*history, *_capped(_op_lines(unwritten(reader), facts, by_name))],
-        members=_capped(_member_lines(every, facts)),
-        data=_capped(_lines(every, "data")),
-        functions=_capped(_lines(every, "functions")),
-        feeds=_capped(feeds),
-        layouts=_capped(_layout_lines(others)),
-        values=_capped(values + _lines(every, "hidden")),
+        ops=[*history, *_long_tail_hashed(_op_lines(unwritten(reader), facts, by_name))],
+        members=_long_tail_hashed(_member_lines(every, facts)),
+        data=_long_tail_hashed(_lines(every, "data")),
+        functions=_long_tail_hashed(_lines(every, "functions")),
+        feeds=_long_tail_hashed(feeds),
+        layouts=_long_tail_hashed(_layout_lines(others)),
+        values=_long_tail_hashed(values + _lines(every, "hidden")),
     )
 
 
@@ -212,7 +212,7 @@ def changeable(reader: Reader[Any], *, held: bool = False) -> Adjustable[Any] | 
         reader: The plan.
         held: Whether it is also one whose samples ops above read in order, and hold.
     """
-    while isinstance(reader, Node) and own_pass(reader) is None:
+    while isinstance(reader, Node) and overriding_pass(reader) is None:
         if isinstance(reader, Adjustable):
             return reader
         if len(reader.input_readers) != 1:
@@ -235,7 +235,7 @@ def with_history(plan: Plan, reader: Reader[Any]) -> Plan:
     return {**plan, "ops": [f"{HISTORY}{op.history()}", *lines]} if op else plan
 
 
-def _capped(lines: Iterable[str]) -> list[str]:
+def _long_tail_hashed(lines: Iterable[str]) -> list[str]:
     """The lines; of many, the last ones as one hash."""
     lines = list(lines)
     if len(lines) <= _MOST:
@@ -321,7 +321,7 @@ class _Facts:
         return fact
 
 
-class _Met:
+class _PlanNode:
     """A reader of a plan, and what the ops above it make of it.
 
     Attributes:
@@ -338,16 +338,16 @@ class _Met:
     ) -> None:
         self.drawn, self.reader, self.counted, self.placed = drawn, reader, counted, placed
         self.plane = None if placed else indexed(drawn)
-        self.own = own_pass(reader) is not None
+        self.own = overriding_pass(reader) is not None
 
-    def below(self) -> list[_Met]:
+    def below(self) -> list[_PlanNode]:
         """The readers that it reads."""
         if not isinstance(self.reader, Node):
             return []
         counts = self.own or self.counted or self.reader.in_cursor in _ALWAYS
         placed = self.placed or self.plane is not None
         ups = zip(readers_below(self.drawn), self.reader.input_readers, strict=True)
-        return [_Met(drawn, reader, counts, placed) for drawn, reader in ups]
+        return [_PlanNode(drawn, reader, counts, placed) for drawn, reader in ups]
 
     def lines(self, fact: _Fact, but: tuple[str, ...]) -> Iterator[str]:
         """The lines of its reader, without some arguments: one, if it orders or counts samples."""
@@ -377,8 +377,8 @@ def _op_lines(plan: Reader[Any], facts: _Facts, by_name: bool) -> Iterator[str]:
         nodes = [facts[each] for each in sources_first(reader, readers_below)]
         lines = [*_lines_of(reader, facts, None), *_layout_lines(nodes)]
         lines = [line for line in lines if not line.startswith(FOUND)]  # all are, or none
-        told = "; ".join(lines) if len(named) <= _MANY else text_hash(*lines)
-        yield f"{READER}{name!r}: {told}"
+        text = "; ".join(lines) if len(named) <= _MANY else text_hash(*lines)
+        yield f"{READER}{name!r}: {text}"
     yield from _lines_of(plan, facts, adjusted, apart=bool(named))
 
 
@@ -386,7 +386,7 @@ def _by_name(
     plan: Reader[Any], op: Adjustable[Any] | None, *, asked: bool
 ) -> Mapping[str, Reader[Any]]:
     """The readers that a run may add and drop: not where ops draw seeds, one after another."""
-    return op.by_name() if asked and op and not waits(plan) else {}
+    return op.by_name() if asked and op and not lacks_seed(plan) else {}
 
 
 def _lines_of(
@@ -394,10 +394,10 @@ def _lines_of(
 ) -> Iterator[str]:
     """The lines of a plan, without some arguments of one op; `apart`, without its readers too."""
 
-    def below(met: _Met) -> Sequence[_Met]:
+    def below(met: _PlanNode) -> Sequence[_PlanNode]:
         return () if met.reader is adjusted else met.below()
 
-    for met in sources_first(_Met(seeded(plan, 0), plan), below if apart else _Met.below):
+    for met in sources_first(_PlanNode(seeded(plan, 0), plan), below if apart else _PlanNode.below):
         but = adjusted.adjustable if adjusted and adjusted is met.reader else ()
         yield from met.lines(facts[met.reader], (*but, "readers") if apart else but)
 
@@ -410,12 +410,12 @@ def _line(
         if name in but:
             continue
         if name in ("path", "paths"):
-            parts.append(f"{name}={_named_files(value, node.here_sizes())}")
+            parts.append(f"{name}={_named_files(value, node.local_sizes())}")
             if not fact.holds_rows:  # lines are found by their bytes
                 parts.append(f"of {files_hash(_as_tuple(value))}")
         elif not _is_function(value):
             parts.append(f"{name}={written(value)}")
-    if more := node.in_line():
+    if more := node.cursor_extra():
         parts.append(more)
     if epoch := getattr(node, "epoch", 0):  # at_epoch was written into the plan
         parts.append(f"epoch={epoch}")
@@ -468,7 +468,7 @@ def _layout_lines(every: list[_Fact]) -> Iterator[str]:
         if layout := node.layout():
             yield f"{name_in_cursors(type(node))}: {layout}"
         if far := node.remote_sizes():
-            yield f"files elsewhere: {_in_few_words(far, len(far), far)}"
+            yield f"files elsewhere: {_shortened_files(far, len(far), far)}"
 
 
 def _data_lines(fact: _Fact, node: Node[Any]) -> Iterator[str]:
@@ -497,7 +497,7 @@ def _some_files(folder: Node[Any]) -> str:
 
 def _function_lines(fact: _Fact, node: Node[Any]) -> Iterator[str]:
     """The lines of the functions of an op, and of objects that may order or count samples."""
-    if own_pass(node) is not None:
+    if overriding_pass(node) is not None:
         yield hashed(node, fact.hidden)  # with all that it keeps
     orders = not fact.holds_rows and node.in_cursor != "never"
     for _, value, parts in fact.arguments:
@@ -571,19 +571,19 @@ def _named_files(paths: Any, sizes: Sequence[int] | None) -> str:
         for path, size in zip(names[:2], each, strict=False)
     ]
     lasts = (
-        f"{_last_name(lasting(path))!r} of {size} bytes"
+        f"{_file_name(lasting(path))!r} of {size} bytes"
         for path, size in zip(names, each, strict=True)
     )
-    return _in_few_words(first, len(names), lasts)
+    return _shortened_files(first, len(names), lasts)
 
 
-def _last_name(path: str) -> str:
+def _file_name(path: str) -> str:
     """The name of a file without its folders; a Path costs ten times as much."""
     name = path.rpartition("/")[2]
     return name if name not in ("", ".") and os.sep == "/" else Path(path).name
 
 
-def _in_few_words(sizes: list[str], many: int, hashed_too: Iterable[str]) -> str:
+def _shortened_files(sizes: list[str], many: int, hashed_too: Iterable[str]) -> str:
     if many <= 2:
         return " and ".join(sizes)
     return f"{many} files, {sizes[0]}, ...: {text_hash(*hashed_too)}"

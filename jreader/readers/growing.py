@@ -3,9 +3,9 @@
 `filter(fn, reader, keep=path)` writes which samples it keeps. Until all are written, the plan is a
 stream; a plan that is made later finds samples by their index. Both have one order, since an op
 whose order needs all samples has them written before it begins (`written_first`). A position
-belongs to one of the two, and says to which (`as_it_was`): a run goes on as a stream where it was
-one, though the samples are indexed by now, and by index where it was indexed, though they have to
-be written once more.
+belongs to one of the two, and says to which (`plan_at`): a run resumes as a stream
+where it was one, though the samples are indexed by now, and by index where it was indexed, though
+they have to be written once more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
 from jreader.errors import assigned
-from jreader.readers.nodes import length, ops_of, plane_of, unread
+from jreader.readers.nodes import lazy_length, length, ops_of, plane_of
 from jreader.readers.passes import Position
 from jreader.readers.rewriting import rewritten
 
@@ -26,25 +26,25 @@ IN_ORDER = "in order"
 """What a position begins with that is of a stream, and would be an index later."""
 
 
-_looks = ContextVar("looks", default=False)
+_writing_off = ContextVar("looks", default=False)
 
 
-def only_looking() -> AbstractContextManager[None]:
+def without_writing() -> AbstractContextManager[None]:
     """Has nothing written inside the block, where plans that write first are streams.
 
     What an object keeps of such a plan is to be thrown away afterwards.
     """
-    return assigned(_looks, value=True)
+    return assigned(_writing_off, value=True)
 
 
-def writes() -> bool:
+def writing_allowed() -> bool:
     """Whether passes that begin here may write."""
-    return not _looks.get()
+    return not _writing_off.get()
 
 
-def grows(reader: Any) -> bool:
+def any_stores(reader: Any) -> bool:
     """Whether a plan has an op that is indexed only once its samples are written."""
-    return any(op.grows for op in ops_of(reader))
+    return any(op.stores for op in ops_of(reader))
 
 
 def written_first(reader: R, *, known: bool = True) -> R:
@@ -56,33 +56,33 @@ def written_first(reader: R, *, known: bool = True) -> R:
     """
 
     def first(node: Any) -> Any:
-        if node.grows and node.from_reader == "some":  # how many are left is known of none
+        if node.stores and node.from_reader == "some":  # how many are left is known of none
             return node.changed({"first": True, "reader": written_first(node.reader)})
-        asked = node.grows and (known or unread(node.reader) or length(node.reader) is None)
+        asked = node.stores and (known or lazy_length(node.reader) or length(node.reader) is None)
         return {"first": True} if asked else {}
 
-    return _rewritten(reader, first) if grows(reader) else reader
+    return _rewritten(reader, first) if any_stores(reader) else reader
 
 
 def streamed(reader: R) -> R:
     """The plan that hands samples over while they are written, whether or not they are by now."""
     ops: list[Any] = ops_of(cast("Any", reader))
     # earlier releases wrote nothing first, and had caches alone
-    if all(op.first and op.from_reader == "all" for op in ops if op.grows):
+    if all(op.first and op.from_reader == "all" for op in ops if op.stores):
         return unwritten(reader)
-    return _rewritten(reader, lambda op: {"whole": False} if op.grows and not op.first else {})
+    return _rewritten(reader, lambda op: {"whole": False} if op.stores and not op.first else {})
 
 
 def unwritten(reader: R) -> R:
     """The plan as it is where nothing is written: its lines are the same in every process."""
-    if not grows(reader):
+    if not any_stores(reader):
         return reader
-    return _rewritten(reader, lambda node: {"first": False, "whole": False} if node.grows else {})
+    return _rewritten(reader, lambda node: {"first": False, "whole": False} if node.stores else {})
 
 
-def as_it_was(reader: R, at: Position) -> R:
+def plan_at(reader: R, at: Position) -> R:
     """The plan that a position is of: a stream or indexed, as it was when it gave the position."""
-    if at is None or not grows(reader):
+    if at is None or not any_stores(reader):
         return reader
     if isinstance(at, int):
         return written_first(reader)

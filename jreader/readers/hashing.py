@@ -75,8 +75,8 @@ _NAMED = {  # modules that have another name since cursors of this format were f
     "jreader.workers.processes.reader_processes": "jreader.workers.processes.reading",
 }
 _RENAMED_OPS = {"jreader.batches.windows_and_groups.sliding_window": "window"}  # likewise
-_NOTES = ("has_child", "_transform_name")  # what Grain notes in its data as it reads them
-_UNKEPT = {"__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__firstlineno__"}
+_GRAIN_NOTES = ("has_child", "_transform_name")  # what Grain notes in its data as it reads them
+_SKIPPED = {"__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__firstlineno__"}
 
 
 def text_hash(*parts: object) -> str:
@@ -242,19 +242,19 @@ class _Walk:
         for name in globals_read(code):
             if name in known:
                 value = known[name]
-                yield [name, self._taken(value, name, code), *self._attributes(value, code)]
+                yield [name, self._value_read(value, name, code), *self._attributes(value, code)]
 
     def _closed_over(self, function: FunctionType) -> list[Any]:
         code = function.__code__
         cells = [
-            self._taken(cell.cell_contents, name, code)
+            self._value_read(cell.cell_contents, name, code)
             for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)
-            if _bound(cell)
+            if _is_cell_set(cell)
         ]
         named = sorted((function.__kwdefaults__ or {}).items())
         return [*map(self.of, function.__defaults__ or ()), *cells, *map(self.of, named)]
 
-    def _taken(self, value: Any, name: str, code: CodeType) -> Any:
+    def _value_read(self, value: Any, name: str, code: CodeType) -> Any:
         """A value that a function reads; of options, which another run has others of, its own."""
         names = attributes_read(code, name) if _path_in_cursors(type(value)) in _OPTIONS else None
         if names is None:
@@ -294,7 +294,7 @@ class _Walk:
         if not library:
             yield self.of(kind)
         of_grain = not {"MapDataset", "IterDataset"}.isdisjoint(kinds_of_grain(value))
-        private, left_out = library and not of_grain, ("made_at", *_NOTES * of_grain)
+        private, left_out = library and not of_grain, ("made_at", *_GRAIN_NOTES * of_grain)
         for name, part in sorted(_attributes_of(value).items()):
             made = isinstance(getattr(kind, name, None), functools.cached_property)
             if name not in left_out and not made and not (private and name.startswith("_")):
@@ -351,7 +351,7 @@ def script_as_imported() -> AbstractContextManager[None]:
     return assigned(_script, spec.name if spec else Path(file).stem if file else "__main__")
 
 
-def _bound(cell: Any) -> bool:
+def _is_cell_set(cell: Any) -> bool:
     try:
         cell.cell_contents  # noqa: B018  # it raises where there is nothing
     except ValueError:
@@ -386,6 +386,6 @@ def _attributes_of(value: Any) -> dict[str, Any]:
         name: getattr(value, name)
         for kind in type(value).__mro__
         for name in (kind.__dict__.get("__slots__") or ())
-        if name not in _UNKEPT and hasattr(value, name)
+        if name not in _SKIPPED and hasattr(value, name)
     }
     return {**slots, **getattr(value, "__dict__", {})}

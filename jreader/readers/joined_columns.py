@@ -86,7 +86,7 @@ class _ByteItems:
         }
 
 
-class EndToEnd(Column):
+class ConcatColumn(Column):
     """Columns end to end, as one column whose rows are made by the column that they belong to.
 
     Columns may be so long that several of them are beyond 32 bits, and samples that are made as a
@@ -95,7 +95,7 @@ class EndToEnd(Column):
 
     >>> from jreader.readers.columns import Objects
     >>> squares = Objects(9, lambda rows: ({"n": row**2} for row in rows.tolist()))
-    >>> both = EndToEnd([squares, squares], lambda sample, part: {**sample, "of": int(part)})
+    >>> both = ConcatColumn([squares, squares], lambda sample, part: {**sample, "of": int(part)})
     >>> both.gather(np.array([[2, 0], [3, 1]]))
     [{'n': 4, 'of': 0}, {'n': 9, 'of': 1}]
 
@@ -133,19 +133,19 @@ class EndToEnd(Column):
         every = list(map(column_of, self.parts))
         parts = [column.source for column in every]
         own = all(map(is_, parts, every)) and not self.in_pairs
-        return self if own else EndToEnd(parts)
+        return self if own else ConcatColumn(parts)
 
     def without(self, documents: Array) -> Column | None:
         """Each part without its own; None if one of these parts has no padding."""
         parts = list(map(column_of, self.parts))
         starts = np.array(begins([len(part.source) for part in parts]))
-        which, local = found(starts, documents)
-        for number, here in parted(which):
+        which, local = locate(starts, documents)
+        for number, here in by_part(which):
             emptied = parts[number].without(local[here])
             if emptied is None:
                 return None
             parts[number] = emptied
-        return EndToEnd(parts, self.label)
+        return ConcatColumn(parts, self.label)
 
     def cuts(self, size: int) -> Array:
         """Those of each column."""
@@ -157,14 +157,14 @@ class EndToEnd(Column):
 
     def found(self, rows: Any) -> tuple[Any, Any]:
         """Which part each row is of, and which row of it."""
-        return (rows[..., 1], rows[..., 0]) if self.in_pairs else found(self.starts, rows)
+        return (rows[..., 1], rows[..., 0]) if self.in_pairs else locate(self.starts, rows)
 
     def each(self, rows: Array) -> Iterator[Any]:
         """The rows in order; each column is asked once, for all of its own."""
         which, local = self.found(rows)
         streams = {
             number: column_of(self.parts[number]).each(local[here])
-            for number, here in parted(which)
+            for number, here in by_part(which)
         }
         samples = (next(streams[number]) for number in which.tolist())
         return samples if self.label is None else map(self.label, samples, which.astype(np.int32))
@@ -174,7 +174,7 @@ class EndToEnd(Column):
         which, local = self.found(rows)
         given = [
             (here, column_of(self.parts[number]).gather(local[here]))
-            for number, here in parted(which)
+            for number, here in by_part(which)
         ]
         return self._labelled(merged(given, len(rows)), which)
 
@@ -207,7 +207,7 @@ class EndToEnd(Column):
 
         def rows_of(placed: Any, rows: Indices) -> Any:
             namespace, chosen = rows.__array_namespace__(), None
-            which, local = self._found_in_trace(rows)
+            which, local = self._traced_parts(rows)
             for number, (tree, way) in enumerate(zip(placed, ways, strict=True)):
                 mine = which == number
                 given = way(tree, namespace.where(mine, local, 0))
@@ -218,7 +218,7 @@ class EndToEnd(Column):
 
         return trees, rows_of
 
-    def _found_in_trace(self, rows: Indices) -> tuple[Indices, Indices]:
+    def _traced_parts(self, rows: Indices) -> tuple[Indices, Indices]:
         if self.in_pairs:
             return self.found(rows)
         namespace = rows.__array_namespace__()
@@ -227,7 +227,7 @@ class EndToEnd(Column):
         return which, rows - starts[which]
 
 
-class Joined(ArrayColumn, EndToEnd):
+class ConcatArray(ArrayColumn, ConcatColumn):
     """Arrays end to end, as one column.
 
     Attributes:
@@ -251,7 +251,7 @@ class Joined(ArrayColumn, EndToEnd):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Made anew of its parts: addresses are those of one process."""
-        return Joined, (self.parts,)
+        return ConcatArray, (self.parts,)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.concatenate([np.asarray(part, dtype) for part in self.parts])
@@ -322,7 +322,7 @@ class Joined(ArrayColumn, EndToEnd):
             for place, (part, row) in enumerate(zip(which.tolist(), local.tolist(), strict=True)):
                 turned[place] = self.parts[part][row]
         else:
-            for part, here in parted(which):
+            for part, here in by_part(which):
                 turned[here] = self.parts[part][local[here]]
         return out
 
@@ -332,7 +332,7 @@ class Joined(ArrayColumn, EndToEnd):
             return super().slices(begins, size, out)
         taken = np.empty((len(begins), size, *self.shape[1:]), self.dtype) if out is None else out
         which, local = self.found(begins)
-        for number, here in parted(which):
+        for number, here in by_part(which):
             part = array_column(self.parts[number])
             whole = local[here].max() + size <= len(part)
             slices, from_ = (part.slices, local) if whole else (super().slices, begins)
@@ -348,21 +348,21 @@ def _flat_parts(column: Any) -> Sequence[Any]:
     """The columns that one is laid end to end of; of any other, itself."""
     if isinstance(column, Dense):
         return [column.array]
-    return column.parts if isinstance(column, EndToEnd) and not column.in_pairs else [column]
+    return column.parts if isinstance(column, ConcatColumn) and not column.in_pairs else [column]
 
 
-def laid_end_to_end(columns: Sequence[Any]) -> Any:
-    """Columns as one: of arrays an array, of those of one class as that class says; or `EndToEnd`.
+def concat_columns(columns: Sequence[Any]) -> Any:
+    """Columns as one: of arrays an array, of one class as it says; or `ConcatColumn`.
 
-    >>> laid_end_to_end([np.arange(2), np.arange(3)])
+    >>> concat_columns([np.arange(2), np.arange(3)])
     int64[5]
     """
     every = list(map(column_of, columns))
-    way = every[0].end_to_end
-    made = way(columns) if all(column.end_to_end is way for column in every) else None
+    way = every[0].concat
+    made = way(columns) if all(column.concat is way for column in every) else None
     if made is None:
         whole = any(column.kind is None for column in every)
-        made = EndToEnd(columns) if whole else Joined(columns)
+        made = ConcatColumn(columns) if whole else ConcatArray(columns)
     if made.block_starts is None:
         _join_blocks(made, every)
     return made
@@ -379,13 +379,13 @@ def _join_blocks(made: Column, parts: Sequence[Column]) -> None:
 
 def share_starts(columns: Sequence[Any]) -> None:
     """Has joined columns whose parts are equally long share `starts`: rows are found once."""
-    joined = [column for column in columns if isinstance(column, Joined)]
+    joined = [column for column in columns if isinstance(column, ConcatArray)]
     for column in joined[1:]:
         if np.array_equal(column.starts, joined[0].starts):
             column.starts = joined[0].starts
 
 
-def found(starts: Array, rows: Array) -> tuple[Array, Array]:
+def locate(starts: Array, rows: Array) -> tuple[Array, Array]:
     """Which part each row is of, where parts begin so, and which row of it."""
     if len(starts) > min(_FEW, len(rows) // _FEW):
         which = starts.searchsorted(rows, "right") - 1
@@ -396,7 +396,7 @@ def found(starts: Array, rows: Array) -> tuple[Array, Array]:
     return which, rows - starts[which]
 
 
-def parted(which: Array) -> Iterator[tuple[int, Any]]:
+def by_part(which: Array) -> Iterator[tuple[int, Any]]:
     """Each number that occurs, and where: a slice if it is the only one."""
     if len(which) and which[0] == which[-1] and (which == which[0]).all():
         yield int(which[0]), slice(None)

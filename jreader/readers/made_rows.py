@@ -97,7 +97,7 @@ class MadeRows(ArrayColumn):
         return MadeRows([lambda: rows[:]], [len(rows)], (rows.dtype, rows.shape[1:]))
 
     @staticmethod
-    def end_to_end(columns: Sequence[MadeRows]) -> MadeRows:
+    def concat(columns: Sequence[MadeRows]) -> MadeRows:
         """Columns of rows of one kind as one."""
         makers = [*chain.from_iterable(column.makers for column in columns)]
         lengths = [*chain.from_iterable(column.lengths for column in columns)]

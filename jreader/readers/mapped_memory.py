@@ -27,8 +27,8 @@ import numpy as np
 
 from jreader.cores import usable_cores
 from jreader.readers.columns import Array, Take, column_of
-from jreader.readers.exits_and_forks import settle
-from jreader.readers.joined_columns import EndToEnd
+from jreader.readers.exits_and_forks import resolve_future
+from jreader.readers.joined_columns import ConcatColumn
 from jreader.readers.trees import leaves
 from jreader.staging import Staging
 
@@ -50,7 +50,7 @@ class Mapped(NamedTuple):
 
     Attributes:
         number: Its number among the columns.
-        which: Its number in a column whose rows are pairs (`EndToEnd`); else None.
+        which: Its number in a column whose rows are pairs (`ConcatColumn`); else None.
         width: The bytes of a row.
         parts: What is advised: arrays in mapped files, or columns that take advice themselves.
         given: The advice that was given last, if any.
@@ -71,7 +71,7 @@ def mapped_columns(columns: Any) -> list[Mapped]:
     """
     found = []
     for number, leaf in enumerate(leaves(columns)):
-        pairs = isinstance(leaf, EndToEnd) and leaf.in_pairs
+        pairs = isinstance(leaf, ConcatColumn) and leaf.in_pairs
         for which, column in enumerate(leaf.parts) if pairs else ((None, leaf),):
             if parts := _large_in_files(column):
                 width = sum(each.nbytes for each in parts) // len(column)
@@ -192,7 +192,7 @@ def _work_on(tasks: SimpleQueue[Task]) -> None:
     while True:
         given, call = tasks.get()
         if given.set_running_or_notify_cancel():
-            settle(given, call)
+            resolve_future(given, call)
         del given, call  # or it would hold their arrays until the next task
 
 

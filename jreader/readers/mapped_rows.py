@@ -34,7 +34,7 @@ class MappedRows(NamedTuple):
     def under(self, op: Node[Any]) -> MappedRows | None:
         """The samples of an op that reads these; None where it needs what maps have made."""
         if op.moves == "samples" and (self.maps or not op.from_reader):
-            is_pipeline = op.within() is not None  # it only adds methods
+            is_pipeline = op.wrapped() is not None  # it only adds methods
             return self if is_pipeline else self._replace(maps=(*self.maps, op))
         moved = op.over_rows(self.rows)
         if moved is None:

@@ -179,16 +179,16 @@ class Node(Generic[T]):
         return copy
 
     @property
-    def unread(self) -> bool:
+    def lazy_length(self) -> bool:
         """Whether to ask for its length would read a file."""
         return False
 
     @property
-    def grows(self) -> bool:
+    def stores(self) -> bool:
         """Whether it is streamed until its samples are written, and indexed then (`growing.py`)."""
         return False
 
-    def within(self) -> Reader[T] | None:
+    def wrapped(self) -> Reader[T] | None:
         """The reader that it only adds methods to, as a pipeline does; else None."""
         return None
 
@@ -196,7 +196,7 @@ class Node(Generic[T]):
         """A line of a cursor that says what else its order follows from: how data lie; else ""."""
         return ""
 
-    def in_line(self) -> str:
+    def cursor_extra(self) -> str:
         """What the line of the op in a cursor says beside the arguments; else ""."""
         return ""
 
@@ -204,7 +204,7 @@ class Node(Generic[T]):
         """The names and sizes of its files that are not on this machine, as a cursor has them."""
         return []
 
-    def here_sizes(self) -> Sequence[int] | None:
+    def local_sizes(self) -> Sequence[int] | None:
         """The sizes of the files that it is of, 0 of those elsewhere; None if it knows none."""
         return None
 
@@ -249,12 +249,12 @@ class Node(Generic[T]):
             value = getattr(self, field.name)
             parts = value if isinstance(value, tuple) and all(map(callable, value)) else (value,)
             if all(map(callable, parts)):
-                yield from map(described, others(parts, left_out))
+                yield from map(described, without_ids(parts, left_out))
             elif field.init and not _is_default(field, value):
                 yield f"{field.name}={described(value)}"
 
 
-def others(parts: Iterable[T], left_out: list[int]) -> Iterator[T]:
+def without_ids(parts: Iterable[T], left_out: list[int]) -> Iterator[T]:
     """The parts without those of these ids, each left out as often as it stands there."""
     for part in parts:
         if id(part) in left_out:
@@ -296,7 +296,7 @@ def _is_default(field: Field[Any], value: object) -> bool:
     return field.default is not MISSING and value is field.default
 
 
-def own_pass(reader: Reader[T]) -> Callable[[], Iterable[T]] | None:
+def overriding_pass(reader: Reader[T]) -> Callable[[], Iterable[T]] | None:
     """The `__iter__` or `__call__` of a subclass that overrides it but not `start`; else None."""
     kind = type(reader)
     if not isinstance(reader, Node) or "start" in vars(kind):  # as in most: no call is made
@@ -374,13 +374,13 @@ def sources_first(top: K, below: Callable[[K], Iterable[K]]) -> Iterator[K]:
     return reversed(found)
 
 
-def unrolled(walk: Callable[[Any], Generator[Iterable[Any], list[T], T]], top: Any) -> T:
+def trampoline(walk: Callable[[Any], Generator[Iterable[Any], list[T], T]], top: Any) -> T:
     """What a walk returns that would call itself: instead it yields arguments, and is sent results.
 
     >>> def total(number):
     ...     below = yield [number - 1] if number else []
     ...     return sum(below, start=number)
-    >>> unrolled(total, 4), unrolled(total, 100_000)
+    >>> trampoline(total, 4), trampoline(total, 100_000)
     (10, 5000050000)
     """
     nothing: Iterator[Any] = iter(())
@@ -402,10 +402,10 @@ def unrolled(walk: Callable[[Any], Generator[Iterable[Any], list[T], T]], top: A
                 begun[-1][2].append(ended.value)
 
 
-def bare(reader: Reader[T]) -> Reader[T]:
+def unwrapped(reader: Reader[T]) -> Reader[T]:
     """The reader inside pipelines, which only add methods to it."""
-    while isinstance(reader, Node) and declares(reader, "within"):
-        inner: Reader[T] | None = reader.within()
+    while isinstance(reader, Node) and declares(reader, "wrapped"):
+        inner: Reader[T] | None = reader.wrapped()
         if inner is None:
             break
         reader = inner
@@ -417,9 +417,9 @@ def readers_below(reader: Reader[Any]) -> Sequence[Reader[Any]]:
     return reader.input_readers if isinstance(reader, Node) else ()
 
 
-def unread(reader: Reader[Any]) -> bool:
+def lazy_length(reader: Reader[Any]) -> bool:
     """Whether to ask for its length would read a file."""
-    return any(op.unread for op in ops_of(reader))
+    return any(op.lazy_length for op in ops_of(reader))
 
 
 def origin(reader: Reader[Any], *how: str) -> Reader[Any]:
@@ -472,7 +472,7 @@ def may_not_end(reader: Reader[Any]) -> bool:
     >>> may_not_end(lambda: "abc"), may_not_end(firstn(lambda: "abc", 2)), may_not_end(range(3))
     (True, False, False)
     """
-    return unrolled(_may_not_end, reader)
+    return trampoline(_may_not_end, reader)
 
 
 def _may_not_end(reader: Reader[Any]) -> Generator[Sequence[Reader[Any]], list[bool], bool]:

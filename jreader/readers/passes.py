@@ -117,7 +117,7 @@ as it was written, or begin anew, without at=.
     if at is None:
         return first
     if not _fits(at, first):
-        raise foreign(at, first)
+        raise bad_position(at, first)
     return at
 
 
@@ -130,7 +130,7 @@ def _fits(at: Position, first: Position) -> bool:
     return type(at) is type(first) and (type(at) is not int or 0 <= at <= _FURTHEST)
 
 
-def foreign(at: Position, first: Position) -> NotResumable:
+def bad_position(at: Position, first: Position) -> NotResumable:
     """The error of what is no position, or part of one; `first` is such a one."""
     return NotResumable(
         f"{described(at)} is not a position of this pipeline, or a part of one, such as {first!r}. "

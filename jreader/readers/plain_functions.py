@@ -57,7 +57,7 @@ def opened_function(
     elif isinstance(getattr(kind, "__iter__", None), FunctionType):
         source = map(next, repeat(source))  # to ask for its iterator again may begin it again
     if begun:
-        source = chain(_at_least_one(source, _of_begun(reader, kind)), source)
+        source = chain(_first_sample(source, _of_begun(reader, kind)), source)
     return source, close, state_of
 
 
@@ -73,7 +73,7 @@ def _iterator_of(
             "reader yields its samples, or returns an iterable of them (one that is async has "
             "to be read by a plain generator)."
         )
-    kept = isinstance(produced, (list, tuple)) and _is_held([produced]) and not is_fixed(produced)
+    kept = isinstance(produced, (list, tuple)) and _is_shared([produced]) and not is_fixed(produced)
     produced, state_of = of_pass(produced, _epoch.get(), state)
     return (map(protected, produced) if kept else iter(produced)), state_of
 
@@ -110,7 +110,7 @@ def _written_at(reader: Any) -> str:
     return f", written at {code.co_filename}:{code.co_firstlineno}," if code else ""
 
 
-def _at_least_one(source: Iterator[T], again: ReaderError) -> Iterator[T]:
+def _first_sample(source: Iterator[T], again: ReaderError) -> Iterator[T]:
     """The first sample of an iterator that may have begun again; raises if there is none."""
     for sample in source:
         yield sample
@@ -159,34 +159,34 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 _epochs: WeakKeyDictionary[GeneratorType[Any, Any, Any], int] = WeakKeyDictionary()
-_begun: WeakValueDictionary[int, Any] = WeakValueDictionary()  # iterators by their ids
-_begun_unseen: deque[tuple[int, type]] = deque(maxlen=64)  # what no weak reference leads to
+_begun_iterators: WeakValueDictionary[int, Any] = WeakValueDictionary()  # iterators by their ids
+_begun_by_id: deque[tuple[int, type]] = deque(maxlen=64)  # what no weak reference leads to
 
 
 def _is_begun(box: list[Iterator[Any]]) -> bool:
     """Whether a pass over the iterator in a list was begun before; weak references only."""
     number = id(box[0])
-    if _begun.get(number) is box[0]:
+    if _begun_iterators.get(number) is box[0]:
         return True
     with suppress(TypeError):
-        _begun[number] = box[0]
+        _begun_iterators[number] = box[0]
         return False
-    if not _is_held(box):
+    if not _is_shared(box):
         return False  # nobody has it but this pass: its number may be that of an older one
-    seen = (number, type(box[0])) in _begun_unseen
-    _begun_unseen.append((number, type(box[0])))
+    seen = (number, type(box[0])) in _begun_by_id
+    _begun_by_id.append((number, type(box[0])))
     return seen
 
 
-def _is_held(box: list[Any]) -> bool:
+def _is_shared(box: list[Any]) -> bool:
     """Whether somebody has what is in a list, besides a local variable and that list.
 
     From Python 3.14 on, an argument may or may not count as a reference; an item always does.
     """
-    return sys.getrefcount(box[0]) > _ALONE
+    return sys.getrefcount(box[0]) > _UNSHARED_REFERENCES
 
 
-def _alone() -> int:
+def _count_unshared_references() -> int:
     """The references to an iterator in a list that its caller holds, on this interpreter."""
 
     def asked(box: list[Any]) -> int:
@@ -196,4 +196,4 @@ def _alone() -> int:
     return asked([source])
 
 
-_ALONE = _alone()
+_UNSHARED_REFERENCES = _count_unshared_references()

@@ -15,12 +15,12 @@ from jreader.readers.messages import described
 from jreader.readers.nodes import (
     Node,
     Reader,
+    lazy_length,
     length,
     plane_of,
     readers_below,
+    trampoline,
     unit_of,
-    unread,
-    unrolled,
 )
 from jreader.readers.seeds import seeded
 
@@ -43,13 +43,13 @@ class Line(NamedTuple):
 
 def lines_of(reader: Reader[Any]) -> list[Line]:
     """The lines of a table of a plan: an op each, in the order that samples pass through."""
-    return unrolled(_table_lines, reader)
+    return trampoline(_table_lines, reader)
 
 
 def _table_lines(
     reader: Reader[Any],
 ) -> Generator[Sequence[Reader[Any]], list[list[Line]], list[Line]]:
-    while isinstance(reader, Node) and (inner := reader.within()) is not None:
+    while isinstance(reader, Node) and (inner := reader.wrapped()) is not None:
         reader = inner
     branches = yield readers_below(reader)
     if not isinstance(reader, Node):
@@ -69,7 +69,7 @@ def _known(reader: Reader[Any]) -> tuple[str, str]:
     >>> _known(rows), _known(filter(bool, rows)), _known(map_readers(abs, rows))
     (('3 samples', 'indexed'), ('length unknown', 'streamed'), ('3 samples', 'mapped'))
     """
-    if unread(reader):
+    if lazy_length(reader):
         return "length unknown", "not read yet"
     number = length(reader)
     drawn = seeded(reader, 0)  # as each pass has it, whatever it draws

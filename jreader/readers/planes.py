@@ -25,7 +25,7 @@ import numpy as np
 from jreader.errors import NotResumable, missing
 from jreader.readers.columns import Array, Column, Dense, Indices, column_of
 from jreader.readers.holders import Held
-from jreader.readers.joined_columns import ENDLESS, Joined
+from jreader.readers.joined_columns import ENDLESS, ConcatArray
 from jreader.readers.mapped_memory import Mapped, advise, for_large_batches, mapped_columns
 from jreader.readers.messages import described
 from jreader.readers.nodes import Reader, plane_of
@@ -33,7 +33,7 @@ from jreader.readers.passes import Pass, Position, checked_position, counted
 from jreader.readers.reading_ahead import opened_for_pass
 from jreader.readers.trees import Columns, leaves, map_tree, rebuilt, zipped
 
-_ARRAYS = frozenset({Dense, Joined})
+_ARRAYS = frozenset({Dense, ConcatArray})
 _AT_FIRST, _AT_ONCE = 256, 16384  # indices that are routed in one go: NumPy's calls cost too
 
 
@@ -74,7 +74,7 @@ class Plane:
 
     def take(self, indices: Array) -> Sequence[Any]:
         """The samples of these indices."""
-        return Gathering(self.columns, len(indices))(self.rows(indices))
+        return BatchGatherer(self.columns, len(indices))(self.rows(indices))
 
     def nth(self, index: int) -> Any:
         """The sample of this index."""
@@ -144,7 +144,7 @@ class Plane:
         """In runs of `size`, the last one shorter; the position is as that of `samples`."""
         done = self._index(at)
         opened = opened_for_pass(self.columns, in_batches=True)
-        gathered = Gathering(opened.columns, size)
+        gathered = BatchGatherer(opened.columns, size)
         many = max(self.at_once // size, 1) * size
         second = min(done + many, self.length)  # soon there, and then twice as many at once
         firsts = range(second, self.length, many if opened.readings else 2 * many)
@@ -219,7 +219,7 @@ class Plane:
         return max(_AT_ONCE // max(each, default=1), 1)
 
     @property
-    def furthest(self) -> int:
+    def last_position(self) -> int:
         """The last position that a pass can go on from: the end."""
         return self.length
 
@@ -229,7 +229,7 @@ class Plane:
         return "no end" if self.length >= ENDLESS else str(self.length)
 
     def _index(self, at: Position) -> int:
-        if isinstance(at, int) and not 0 <= at <= self.furthest:
+        if isinstance(at, int) and not 0 <= at <= self.last_position:
             raise NotResumable(
                 f"cannot go on after sample {at} of {map_tree(_shape, self.columns)}: it has "
                 f"{self.length:,} samples. Start at the beginning (at=None), or give it the data "
@@ -281,10 +281,10 @@ def _flat(parts: list[Sequence[Any]]) -> Sequence[Any]:
     return list(map(flattened, zip(*parts, strict=True)))
 
 
-class Gathering:
+class BatchGatherer:
     """Gathers batches of up to `size` samples from columns, into staged memory.
 
-    >>> gathered = Gathering({"x": np.arange(4) * 10}, 2)
+    >>> gathered = BatchGatherer({"x": np.arange(4) * 10}, 2)
     >>> gathered([np.array([3, 0])]).columns
     {'x': array([30,  0])}
     """
@@ -292,7 +292,7 @@ class Gathering:
     def __init__(self, columns: Any, size: int) -> None:
         self.tree, self.beside, self.stacks = columns, None, True
         if isinstance(columns, SideBySide):
-            self.beside = [(Gathering(part, size), len(leaves(part))) for part in columns.parts]
+            self.beside = [(BatchGatherer(part, size), len(leaves(part))) for part in columns.parts]
             return
         row = leaves(columns)
         every = list(map(column_of, row))
@@ -304,7 +304,7 @@ class Gathering:
         self.joined = [
             (number, column)
             for number, column in enumerate(every)
-            if self.stacks and isinstance(column, Joined) and column.addresses is not None
+            if self.stacks and isinstance(column, ConcatArray) and column.addresses is not None
         ]
 
     def __call__(self, routed: Sequence[Array]) -> Sequence[Any]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from jreader.readers.columns import Array, ArrayColumn, Column, Where, array_column, run_begins
-from jreader.readers.joined_columns import Joined, laid_end_to_end
+from jreader.readers.joined_columns import ConcatArray, concat_columns
 from jreader.readers.nodes import Reader, plane_of, readers_below
 from jreader.readers.planes import Plane
 from jreader.readers.protected import read_only
@@ -34,7 +34,7 @@ class Ragged(Column):
 
     Args:
         values: The values of all rows, end to end along the first axis: an array, a memory map, or
-            several of them `Joined`.
+            several of them `ConcatArray`.
         offsets: Where each row begins, and where the last one ends: integers that do not decrease,
             one more than there are rows.
     """
@@ -96,10 +96,10 @@ class Ragged(Column):
         return f"{self.dtype}[{len(self)}, ...{inside}]"
 
     @staticmethod
-    def end_to_end(columns: Sequence[Ragged]) -> Ragged:
+    def concat(columns: Sequence[Ragged]) -> Ragged:
         """The rows of several columns of one dtype as one column.
 
-        >>> both = Ragged.end_to_end([Ragged(np.arange(4), np.array([1, 3, 4]))] * 2)
+        >>> both = Ragged.concat([Ragged(np.arange(4), np.array([1, 3, 4]))] * 2)
         >>> both.gather(np.array([0, 3]))
         [array([1, 2]), array([3])]
         """
@@ -108,8 +108,8 @@ class Ragged(Column):
         for column in columns:
             offsets.append(column.offsets[:-1] - column.offsets[0] + begins)
             begins += int(column.offsets[-1] - column.offsets[0])
-        made = laid_end_to_end(values)
-        whole = made if isinstance(made, ArrayColumn) else Joined(values)
+        made = concat_columns(values)
+        whole = made if isinstance(made, ArrayColumn) else ConcatArray(values)
         return Ragged(whole, np.concatenate([*offsets, [begins]]))
 
 

@@ -16,14 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jreader.readers.columns import Array, Column, Take
-from jreader.readers.exits_and_forks import ForkGuard, in_daemon
+from jreader.readers.exits_and_forks import ForkGuard, run_daemon
 from jreader.readers.trees import leaves, rebuilt
 from jreader.staging import Staging
 
 _RUNS = 64  # runs of indices that are routed ahead, at most
 _AT_ONCE = 4  # batches that are on their way at the same time
 _NAME = "jreader late rows"  # of threads
-_PATIENCE = 2.0  # seconds that a pass that ends waits for them: a store may write what came
+_CLOSE_SECONDS = 2.0  # seconds that a pass that ends waits for them: a store may write what came
 
 
 class OpenedColumns(NamedTuple):
@@ -59,7 +59,7 @@ class OpenedColumns(NamedTuple):
                     except Exception as error:
                         failed, rows = error, None
                     if more := rows is not None:
-                        self.tell(rows)
+                        self.prefetch(rows)
                         known.append(rows)
                 if not known:
                     break
@@ -75,10 +75,10 @@ class OpenedColumns(NamedTuple):
         for _, reading in self.readings:
             reading.close()
 
-    def tell(self, rows: list[Array]) -> None:
+    def prefetch(self, rows: list[Array]) -> None:
         """Says that these rows come."""
         for number, reading in self.readings:
-            reading.expect(rows[number])
+            reading.prefetch(rows[number])
 
     def full(self) -> bool:
         """Whether to tell more would be of no use."""
@@ -89,7 +89,7 @@ def opened_for_pass(columns: Any, *, in_batches: bool) -> OpenedColumns:
     """The columns for one pass."""
     every = leaves(columns)
     made = [
-        GatheredAhead(column)
+        PrefetchedColumn(column)
         if isinstance(column, Column) and column.late
         else column.reading(in_batches=in_batches)
         if isinstance(column, Column)
@@ -101,13 +101,13 @@ def opened_for_pass(columns: Any, *, in_batches: bool) -> OpenedColumns:
     return OpenedColumns(rebuilt(columns, iter(made)) if readings else columns, readings)
 
 
-class GatheredAhead(Column):
+class PrefetchedColumn(Column):
     """The rows of a column for one pass, of which the next batches are gathered on threads.
 
     >>> from jreader.readers.columns import Objects
-    >>> squares = GatheredAhead(Objects(9, lambda rows: iter((rows**2).tolist())))
+    >>> squares = PrefetchedColumn(Objects(9, lambda rows: iter((rows**2).tolist())))
     >>> _ = squares.gatherer(2)
-    >>> squares.expect(np.array([5, 2, 3]))
+    >>> squares.prefetch(np.array([5, 2, 3]))
     >>> squares.gather(np.array([5, 2])), squares.gather(np.array([3])), squares[8]
     ([25, 4], [9], 64)
 
@@ -131,10 +131,10 @@ class GatheredAhead(Column):
         self.at_once = max(size, 1)
         return self.gather, None
 
-    def expect(self, rows: Array) -> None:
+    def prefetch(self, rows: Array) -> None:
         """Takes note that these rows come, in batches."""
         self._coming += [rows[at : at + self.at_once] for at in range(0, len(rows), self.at_once)]
-        self._ask()
+        self._request_batches()
 
     def full(self) -> bool:
         """Whether more batches are expected than may be on their way."""
@@ -146,7 +146,7 @@ class GatheredAhead(Column):
             expected, given = self._asked[0]
             if np.array_equal(expected, rows):
                 self._asked.popleft()
-                self._ask()
+                self._request_batches()
                 return given.result()
         return self.column.gather(rows)
 
@@ -156,9 +156,9 @@ class GatheredAhead(Column):
         self._coming.clear()
         self._asked.clear()
         if not self._fork_guard.forked:
-            wait(asked, _PATIENCE)
+            wait(asked, _CLOSE_SECONDS)
 
-    def _ask(self) -> None:
+    def _request_batches(self) -> None:
         while self._coming and len(self._asked) < _AT_ONCE:
             rows = self._coming.popleft()
-            self._asked.append((rows, in_daemon(_NAME, partial(self.column.gather, rows))))
+            self._asked.append((rows, run_daemon(_NAME, partial(self.column.gather, rows))))

@@ -35,20 +35,20 @@ def replayed(reader: Reader[T], at: Position) -> Pass[T]:
     if done and (not state or state_of is None):
         parts.insert(0, _skipped(reader, source, done))
     if (said := length(owner_of(reader))) is not None:
-        parts.append(_judged(owner_of(reader), said, place_of_caller(), lambda: given()))  # noqa: PLW0108  # below
+        parts.append(_checked_length(owner_of(reader), said, place_of_caller(), lambda: given()))  # noqa: PLW0108  # below
     items, given = counted(chain(*parts) if len(parts) > 1 else source, done)
     if state_of is None:
         return Pass(items, given, close)
     begin = (done, state) if state else done
 
     def position() -> Position:
-        told = given() > done or not begin  # also before the first one: its order may be drawn
-        return (given(), state_of()) if told else begin
+        moved = given() > done or not begin  # also before the first one: its order may be drawn
+        return (given(), state_of()) if moved else begin
 
     return Pass(items, position, close)
 
 
-def _judged(
+def _checked_length(
     reader: Reader[Any], said: int, place: str, count: Callable[[], int]
 ) -> Iterator[NoReturn]:
     """Yields nothing; after the last sample, warns if there were not as many as `__len__` says."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from jreader.readers.nodes import Node, Reader, field_names, field_value, unrolled
+from jreader.readers.nodes import Node, Reader, field_names, field_value, trampoline
 from jreader.readers.passes import itself
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ def rewritten(
             mapping for none), or another op to put in its place.
         pinned: Whether to change also what epochs and draws do not reach (`Node.pinned`).
     """
-    made: Reader[T] = unrolled(partial(_rewriting, change, pinned), reader)
+    made: Reader[T] = trampoline(partial(_rewriting, change, pinned), reader)
     return made
 
 

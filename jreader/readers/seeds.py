@@ -82,10 +82,10 @@ def resolved(reader: Reader[T], draws: Draws) -> Reader[T]:
 
 def seeded(reader: Reader[T], drawn: Position) -> Reader[T]:
     """The plan with all missing seeds filled in from the numbers that a pass drew."""
-    return resolved(reader, Draws(drawn, keep=False)) if waits(reader) else reader
+    return resolved(reader, Draws(drawn, keep=False)) if lacks_seed(reader) else reader
 
 
-def waits(reader: Reader[Any]) -> bool:
+def lacks_seed(reader: Reader[Any]) -> bool:
     """Whether a seed is missing, so that each pass draws one; see `Draws`."""
     missing = methodcaller("resolved", Draws(0, keep=False))
     return any(map(missing, ops_of(reader, pinned=False)))

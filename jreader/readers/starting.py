@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from jreader.errors import NotResumable, assigned, warn
-from jreader.readers.growing import as_it_was
+from jreader.readers.growing import plan_at
 from jreader.readers.lanes import in_turn
 from jreader.readers.located import located, located_errors
 from jreader.readers.mapped_rows import maps_last
@@ -16,17 +16,17 @@ from jreader.readers.messages import Refusal
 from jreader.readers.nodes import (
     Node,
     Reader,
-    bare,
     declares,
     field_value,
-    own_pass,
+    overriding_pass,
     plane_of,
     unit_of,
+    unwrapped,
 )
 from jreader.readers.passes import Pass, Position, checked_position
 from jreader.readers.plain_functions import epoch_of_caller
 from jreader.readers.replays import replayed
-from jreader.readers.seeds import Draws, random_ops, resolved, waits
+from jreader.readers.seeds import Draws, lacks_seed, random_ops, resolved
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ def start(reader: Reader[T], at: Position = None) -> Pass[T]:
 
 def items_of(reader: Node[T]) -> Iterator[T]:
     """The items of a pass over an op, which starts by `start`, or by a subclass's `__iter__`."""
-    own = own_pass(reader)
+    own = overriding_pass(reader)
     if own is None or own.__name__ == "__call__":  # asked for by `super()`
         return native(reader)
     return iter(own())
@@ -89,7 +89,7 @@ def _located(reader: Node[T], items: Iterator[T]) -> Iterator[T]:
 
 def in_batches(reader: Reader[T], size: int, at: Position) -> Pass[Sequence[T]] | None:
     """A pass over runs of `size` samples, if that is cheaper than one by one; else None."""
-    reader = bare(as_it_was(reader, at))
+    reader = unwrapped(plan_at(reader, at))
     if not isinstance(reader, Node):
         return None
     kind = type(reader) if declares(reader, "batches") else Node
@@ -123,12 +123,12 @@ def mapped_last(reader: Reader[T], at: Position) -> Reader[T]:
 def _begin(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[T]:
     if not isinstance(reader, Node):
         return _watched(reader, replayed(reader, at))
-    reader = as_it_was(reader, at)
-    if waits(reader):
+    reader = plan_at(reader, at)
+    if lacks_seed(reader):
         return _drawn(reader, at, inherited=inherited)
     if (together := in_turn(reader)) is not None:
         return _begin(together, at, inherited=inherited)
-    own = None if inherited else own_pass(reader)
+    own = None if inherited else overriding_pass(reader)
     if own is not None:
         return _watched(reader, replayed(own, at))
     if (mapped := mapped_last(reader, at)) is not reader:

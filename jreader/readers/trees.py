@@ -318,7 +318,7 @@ class Columns(Sequence[T], Generic[T]):
         return type(self.columns) is not Rows
 
     @property
-    def stands_in(self) -> bool:
+    def is_placeholder(self) -> bool:
         """Whether none of its rows is valid: what there is only shows the shapes."""
         return self.valid is not None and not len(self.valid)
 

@@ -23,7 +23,7 @@ from jreader.readers.columns import (
     column_of,
 )
 from jreader.readers.holders import Held
-from jreader.readers.joined_columns import found
+from jreader.readers.joined_columns import locate
 from jreader.readers.overlaps import overlapping
 from jreader.readers.ragged import Ragged
 from jreader.staging import Staging
@@ -112,7 +112,7 @@ class Windowed(ArrayColumn):
     (int64[4, 3], [[70, 80, 90], [10, 20, 30]])
 
     Args:
-        values: An array, a memory map, several of them `Joined`, or `Strung` documents.
+        values: An array, a memory map, several of them `Joined`, or `ConcatRows` documents.
         first: The index in `values` at which the first document begins.
         total: How many values all documents have.
         cut: Where the windows begin.
@@ -194,11 +194,11 @@ class Windowed(ArrayColumn):
         return (values, *cut.table), rows_of
 
 
-class Strung(ArrayColumn):
+class ConcatRows(ArrayColumn):
     """Rows of a ragged column end to end, in any order, as one array.
 
     >>> words = Ragged(np.arange(6), np.array([0, 2, 2, 6]))
-    >>> strung = Strung(words, np.array([2, 0, 1, 0]))
+    >>> strung = ConcatRows(words, np.array([2, 0, 1, 0]))
     >>> len(strung), strung[3:7].tolist(), np.shares_memory(strung[1:3], words.values)
     (8, [5, 0, 1, 0], True)
 
@@ -217,7 +217,7 @@ class Strung(ArrayColumn):
 
     def found(self, positions: Array) -> tuple[Array, Array]:
         """Which row each value is of, and its index in the values of the column."""
-        which, local = found(self.starts, positions)
+        which, local = locate(self.starts, positions)
         return which, self.begins[which] + local
 
     def where(self, positions: Array) -> list[Where] | None:

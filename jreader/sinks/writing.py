@@ -22,7 +22,7 @@ from jreader.readers import Node, Pass, Plane, Reader, described, epochs, length
 from jreader.readers.credentials import masked
 from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.nodes import plane_of
-from jreader.readers.seeds import Draws, resolved, waits
+from jreader.readers.seeds import Draws, lacks_seed, resolved
 from jreader.sinks.npy_shards import npy_shards
 from jreader.sinks.record_shards import record_shards
 from jreader.sinks.shard_writers import (
@@ -165,7 +165,7 @@ def write(
     reader = _writable(reader, field)
 
     place = place_of_caller()
-    if waits(reader):
+    if lacks_seed(reader):
         reader = resolved(reader, Draws.new())  # one order for all threads
     plane = plane_of(reader)
     total = length(reader) if plane is None else plane.length

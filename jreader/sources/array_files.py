@@ -25,7 +25,7 @@ from jreader.errors import DamagedData
 from jreader.readers import argument, choice, described, leaves, op, set_fields
 from jreader.readers.columns import column_of
 from jreader.readers.excerpts import is_mapped
-from jreader.readers.joined_columns import laid_end_to_end
+from jreader.readers.joined_columns import concat_columns
 from jreader.sources.columns import FileTable, Table, mismatch
 from jreader.sources.file_checks import (
     called,
@@ -118,7 +118,7 @@ class _ArrayFiles(_ArrayTable):
                     f"one by one, as in {type(self).__name__}(images, labels)."
                 )
         filled = [shard for shard in shards if len(shard)]
-        return laid_end_to_end(filled) if filled else first
+        return concat_columns(filled) if filled else first
 
     def __repr__(self) -> str:
         """The call that makes this reader; of many shards, the first and the last."""

@@ -13,7 +13,7 @@ import numpy as np
 from jreader.extras import extra
 from jreader.readers import argument, op
 from jreader.readers.columns import Array, Objects, gathered_in_order
-from jreader.readers.joined_columns import begins, found
+from jreader.readers.joined_columns import begins, locate
 from jreader.sources.columns import FileTable
 from jreader.sources.file_checks import changed, damaged
 from jreader.sources.files.block_store import Store, checked_store
@@ -126,7 +126,7 @@ def _records(
     Raises:
         DamagedData: One cannot be read, after those before it.
     """
-    which, local = found(starts, rows)
+    which, local = locate(starts, rows)
     reader: Any = None
     latest = -1
     for file, record in zip(which.tolist(), local.tolist(), strict=True):

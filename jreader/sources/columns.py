@@ -22,7 +22,7 @@ from jreader.readers import (
     op,
     set_fields,
 )
-from jreader.readers.columns import Array, Column, Dense, Indices, cut_in_blocks
+from jreader.readers.columns import Array, Column, Dense, Indices, set_block_starts
 from jreader.readers.protected import read_only, read_only_columns
 from jreader.readers.ragged import Ragged
 from jreader.readers.trees import joined
@@ -68,7 +68,7 @@ class Table(Node[T]):
         """Raises DamagedData if the files of the columns have changed, where there are files."""
 
     @property
-    def unread(self) -> bool:
+    def lazy_length(self) -> bool:
         """Whether the columns have not been read from their files yet."""
         return "columns" not in vars(self)
 
@@ -114,7 +114,7 @@ def _opened_between_looks(table: FileTable[Any]) -> Any:
         columns = map_tree(
             lambda leaf: Dense(read_only(leaf)) if isinstance(leaf, np.ndarray) else leaf, columns
         )
-        cut_in_blocks(leaves(columns), table.block)
+        set_block_starts(leaves(columns), table.block)
     return columns
 
 

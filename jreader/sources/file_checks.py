@@ -85,7 +85,7 @@ class States:
         size, node, changed_at = self._numbers[at].tolist()
         return None if size < 0 else HereState(size, node % (1 << 64), changed_at)
 
-    def here_sizes(self) -> list[int]:
+    def local_sizes(self) -> list[int]:
         """The size of each in bytes; 0 for remote or missing files."""
         sizes: list[int] = self._numbers[:, 0].clip(0).tolist()
         return sizes
@@ -155,9 +155,9 @@ class FileNode(Node[T]):
             for path, size in zip(remote, sizes, strict=True)
         ]
 
-    def here_sizes(self) -> list[int]:
+    def local_sizes(self) -> list[int]:
         """The sizes of its files, 0 of those elsewhere, or gone."""
-        return (vars(self).get("_first_seen") or States(self._named)).here_sizes()
+        return (vars(self).get("_first_seen") or States(self._named)).local_sizes()
 
     def check_files(self) -> None:
         """Raises DamagedData if a file has another size, was replaced, or is gone.

@@ -96,7 +96,7 @@ class jsonl(LineFiles[Any], RecordFiles[Any]):
         return self.part is not None or self._packed
 
     @property
-    def unread(self) -> bool:
+    def lazy_length(self) -> bool:
         """Whether the beginnings of lines have not been found yet."""
         return not self._streamed and "columns" not in vars(self)
 

@@ -126,7 +126,7 @@ class source(Table[Any]):
         return Plane(plane.columns, many, lambda indices: [indices + before])
 
     @property
-    def unread(self) -> bool:
+    def lazy_length(self) -> bool:
         """Always False: the length is known without reading any sample."""
         return False
 

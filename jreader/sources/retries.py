@@ -22,7 +22,7 @@ from weakref import WeakSet
 
 from jreader.extras import extra
 from jreader.readers.credentials import masked
-from jreader.readers.exits_and_forks import in_daemon
+from jreader.readers.exits_and_forks import run_daemon
 
 T = TypeVar("T")
 
@@ -174,7 +174,7 @@ async def request_once(system: Any, method: str, *args: Any, **options: Any) -> 
     if getattr(system, "async_impl", False) and inspect.iscoroutinefunction(coroutine):
         return await coroutine(*args, **options)
     call = partial(getattr(system, method), *args, **options)
-    return await _asyncio().wrap_future(in_daemon("jreader far", call))
+    return await _asyncio().wrap_future(run_daemon("jreader far", call))
 
 
 async def request(system: Any, method: str, what: str, *args: Any, **options: Any) -> Any:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
 
 from jreader.errors import DamagedData, NotResumable
-from jreader.readers import Pass, Position, argument, checked_position, foreign, op
+from jreader.readers import Pass, Position, argument, bad_position, checked_position, op
 from jreader.readers.credentials import masked
 from jreader.sources.file_checks import changed, check_unpacked, damaged, most_unpacked, reading
 from jreader.sources.files.block_store import Store, checked_block, checked_store
@@ -50,7 +50,7 @@ class LineFiles(FileReader[T]):
         self.check_files()
         index, offset = checked_position(at, (0, 0))
         if index > len(self.paths):
-            raise foreign(at, (len(self.paths), 0))
+            raise bad_position(at, (len(self.paths), 0))
         file: io.BufferedReader | None = None
 
         def deal() -> Iterator[T]:

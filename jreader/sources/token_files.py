@@ -29,7 +29,7 @@ import numpy as np
 from jreader.errors import check_number
 from jreader.readers import argument, op, set_fields
 from jreader.readers.columns import Array, ArrayColumn
-from jreader.readers.joined_columns import Joined
+from jreader.readers.joined_columns import ConcatArray
 from jreader.readers.ragged import Ragged
 from jreader.sources.columns import FileTable
 from jreader.sources.file_checks import are_files, damaged, path_text, reading
@@ -211,7 +211,7 @@ class tokens(FileReader[Array], FileTable[Array]):
             LazyMap(path, *span, kind, resident, seen)
             for path, span, seen in zip(self.paths, spans, self._first_seen, strict=False)
         ]
-        return maps[0] if len(maps) == 1 else Joined(maps)
+        return maps[0] if len(maps) == 1 else ConcatArray(maps)
 
     @property
     def _named(self) -> tuple[str, ...]:

@@ -33,11 +33,11 @@ from jreader.readers import (
     op,
     start,
 )
-from jreader.readers.growing import writes
+from jreader.readers.growing import writing_allowed
 from jreader.readers.located import located_errors
 from jreader.readers.nodes import children
 from jreader.readers.protected import is_fixed, protected
-from jreader.readers.seeds import Draws, seeded, waits
+from jreader.readers.seeds import Draws, lacks_seed, seeded
 from jreader.sources.stored_columns import read_table
 from jreader.transforms.disk_caches import DiskCache, check_folder, check_one_order
 
@@ -120,7 +120,7 @@ class cache(Node[T]):
         return {"whole": held.whole and held.rows > 0}
 
     @property
-    def grows(self) -> bool:
+    def stores(self) -> bool:
         """Whether samples are found by their index once all are written."""
         return self.path is not None
 
@@ -129,7 +129,7 @@ class cache(Node[T]):
 
         That of a cache on disk is (`IN_ORDER`, samples handed over).
         """
-        if self.first and writes():  # and empty: a stream says so in its positions
+        if self.first and writing_allowed():  # and empty: a stream says so in its positions
             done = checked_position(at, 0)
             return Pass(iter(()), lambda: done, lambda: None)
         return self.kept.start(self, at)
@@ -146,7 +146,7 @@ class cache(Node[T]):
         return self.kept.plane(self)
 
     @property
-    def unread(self) -> bool:
+    def lazy_length(self) -> bool:
         """Whether to tell its length would read files."""
         return (self.whole or self.first) and not self.kept.whole
 
@@ -163,7 +163,7 @@ class cache(Node[T]):
     def resolved(self, draws: Draws) -> Mapping[str, Any]:
         """One drawn number for all ops below; it is kept for all passes, as the samples are."""
         kept = self.kept
-        known = self.draw is not None or not any(map(waits, children(self)))
+        known = self.draw is not None or not any(map(lacks_seed, children(self)))
         return {} if known or isinstance(kept, DiskCache) else {"draw": draws.kept(kept.draw)}
 
     def changed(self, new: Mapping[str, Any]) -> Self:

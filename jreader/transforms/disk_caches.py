@@ -26,10 +26,10 @@ from jreader.orders import STREAM_VERSION
 from jreader.progress import Bar
 from jreader.readers import Pass, Plane, Position, Reader, leaves, length, start
 from jreader.readers.fingerprints import difference, fingerprint, swapped
-from jreader.readers.growing import IN_ORDER, writes
+from jreader.readers.growing import IN_ORDER, writing_allowed
 from jreader.readers.messages import refusal_in
 from jreader.readers.passes import checked_position
-from jreader.readers.seeds import waits
+from jreader.readers.seeds import lacks_seed
 from jreader.sources.appending import Appending
 from jreader.sources.columns import straight
 from jreader.sources.file_checks import changed, check_map, path_text
@@ -43,8 +43,8 @@ _BYTES = 1 << 24  # of samples that wait to be written
 _SECONDS = 5.0  # that a sample waits at most, if more come
 _AT_ONCE = 1 << 8  # rows that are looked up in one go
 _TURNS = 3
-_PATIENCE = 600.0  # seconds to wait for a process that writes no sample
-_POLL = 0.1  # seconds between two looks whether it has ended
+_LOCK_SECONDS = 600.0  # seconds to wait for a process that writes no sample
+_POLL_SECONDS = 0.1  # seconds between two looks whether it has ended
 LOCK = "writer.lock"
 PIECES = "pieces"  # a folder of folders, each of which has some of the samples (`pieces.py`)
 _PARTS = ("ops", "data", "functions", "layouts", "values")  # earlier folders lack the last two
@@ -75,7 +75,7 @@ def check_folder(call: str, path: Any) -> str:
 
 def check_one_order(call: str, reader: Reader[Any], otherwise: str) -> None:
     """Raises ValueError if a reader has another order in each pass, so that nothing fits it."""
-    if waits(reader):
+    if lacks_seed(reader):
         raise ValueError(
             f"{call} keeps one order for all programs, and {reader!r} draws new numbers in each "
             f"pass: give its ops a seed, as in shuffle(seed=0), or {otherwise}."
@@ -98,7 +98,7 @@ class DiskCache(Generic[T]):
     def __init__(self, reader: Reader[T], folder: str) -> None:
         self.reader, self.folder = reader, folder
         self._turn = threading.RLock()
-        self._seen: Stored | None = None  # what the folder held when it was looked at last
+        self._contents: Stored | None = None  # what the folder held when it was looked at last
         # at most one; a list, so that it outlives this object
         self._writing: list[CacheWriter[T]] = []
         self._users = 0  # passes that read on
@@ -137,15 +137,15 @@ class DiskCache(Generic[T]):
     def whole(self) -> bool:
         """Whether all is written, and was looked at."""
         self._writer()
-        return self._seen is not None and self._seen.whole
+        return self._contents is not None and self._contents.whole
 
     def length(self, node: Any) -> int | None:
         """How many samples the folder has, if it has all; else the length of what is read."""
-        return self._all(node).rows if self.is_complete(node) else length(node.reader)
+        return self._complete(node).rows if self.is_complete(node) else length(node.reader)
 
     def plane(self, node: Any) -> Plane | None:
         """That of the columns in the folder, if all samples are there and these are some."""
-        held = self._all(node) if self.is_complete(node) else None
+        held = self._complete(node) if self.is_complete(node) else None
         if held is None or not held.rows:
             return None
         columns = leaves(held.mapped)
@@ -155,11 +155,11 @@ class DiskCache(Generic[T]):
 
     def is_complete(self, node: Any) -> bool:
         """Whether the folder has all samples by now, or gets them before it is read."""
-        return node.whole or (node.first and (writes() or self.whole))
+        return node.whole or (node.first and (writing_allowed() or self.whole))
 
-    def _all(self, node: Any) -> Stored:
+    def _complete(self, node: Any) -> Stored:
         """What the folder holds, which is all; it is written now if that is to be done first."""
-        held = self.written() if node.first and writes() else self.held()
+        held = self.written() if node.first and writing_allowed() else self.held()
         if not held.whole:
             raise changed(self.folder, "was complete, and is not any more")
         return held
@@ -173,12 +173,12 @@ class DiskCache(Generic[T]):
         """
         with self._turn:
             self._writer()
-            return self._seen or self.look(check=True)
+            return self._contents or self.refresh(check=True)
 
     def _writer(self) -> CacheWriter[T] | None:
         """What writes, whose writing is seen from now on; one that is closed is forgotten."""
         for writer in [*self._writing]:
-            self._seen = writer.out.held
+            self._contents = writer.out.held
             if writer.closed:
                 self._writing.clear()
         return next(iter(self._writing), None)
@@ -201,96 +201,96 @@ class DiskCache(Generic[T]):
             self._users += 1
             try:
                 while (waits or not self._writer()) and not self.held().whole:
-                    lock = self._awaited if waits else self._lock
-                    writer = self._writer() or self._begun(lock())
+                    lock = self._wait_for_lock if waits else self._lock
+                    writer = self._writer() or self._begin_writer(lock())
                     if writer is not None:
                         (fill or self.read_rest)(writer)
                     elif not waits:
                         break
             finally:
-                self._left()
+                self._on_pass_closed()
             return self.held()
 
     def read_rest(self, writer: CacheWriter[T]) -> None:
         """Reads what is missing."""
         writer.upto(sys.maxsize)
 
-    def _awaited(self) -> int:
+    def _wait_for_lock(self) -> int:
         """The lock of the folder, as soon as the process that has it has written all, or ended."""
         path, seen, since = Path(self.folder, LOCK), 0, time.monotonic()
         with Bar(f"waiting for the process that writes {Path(self.folder).name}") as bar:
             while (lock := locked(path)) is None:
-                rows = self.look().rows
+                rows = self.refresh().rows
                 bar.add(rows - seen)
                 if rows > seen:
                     seen, since = rows, time.monotonic()
-                here = any(each.writes(self.folder) for each in _LIVE)
-                if here or time.monotonic() - since > _PATIENCE:
+                here = any(each.writes(self.folder) for each in _ACTIVE_WRITERS)
+                if here or time.monotonic() - since > _LOCK_SECONDS:
                     whose = "Another pass of this process" if here else "Another process"
                     raise errors.ReaderError(
                         f"this plan begins when all samples are in the cache in {self.folder!r}. "
                         f"{whose} has begun to write them, and does not go on: let it reach its "
                         "end, or end it; or give another folder."
                     )
-                time.sleep(_POLL)
+                time.sleep(_POLL_SECONDS)
         return lock
 
     def start(self, _node: Any, at: Position) -> Pass[T]:
         """A pass in order; its position is (`IN_ORDER`, how many samples it has handed over)."""
         _, done = checked_position(at, (None, 0))
-        aside: list[Pass[T]] = []  # over the reader itself, where this pass does not write
-        may_write = writes()
+        bypass: list[Pass[T]] = []  # over the reader itself, where this pass does not write
+        may_write = writing_allowed()
 
         def deal() -> Generator[T]:
             nonlocal done
             with self._turn:
                 self._users += 1
             try:
-                while some := self._some(done, aside, may_write=may_write):
+                while some := self._chunk(done, bypass, may_write=may_write):
                     for sample in some:
                         done += 1
                         yield sample
-                if not aside and done > (many := self.held().rows):
+                if not bypass and done > (many := self.held().rows):
                     raise errors.NotResumable(
                         f"cannot go on after sample {done} of the cache in {self.folder!r}: it has "
                         f"{many} samples. Start at the beginning (at=None), or give it the data "
                         f"that it had."
                     )
             finally:
-                self._left()
-                for each in aside:
+                self._on_pass_closed()
+                for each in bypass:
                     each.close()
 
         items = deal()
         return Pass(items, lambda: (IN_ORDER, done), items.close)
 
-    def _left(self) -> None:
+    def _on_pass_closed(self) -> None:
         """Ends the writing that the last pass left; what was read by then is kept."""
         if self._turn.acquire(blocking=False):  # garbage may be collected anywhere
             try:
                 self._users -= 1
                 if not self._users:
                     stop_writing(self._writing)
-                    self.look()
+                    self.refresh()
             finally:
                 self._turn.release()
 
-    def _some(self, index: int, aside: list[Pass[T]], *, may_write: bool) -> list[T]:
+    def _chunk(self, index: int, bypass: list[Pass[T]], *, may_write: bool) -> list[T]:
         """Samples from an index on; none at the end."""
         with self._turn:
-            if not aside:
-                some = self._written(index)
+            if not bypass:
+                some = self._stored_samples(index)
                 if some is None and may_write:
-                    writer = self._writer() or self._begun(self._lock())
-                    some = self._written(index)  # another process may have written it by now
+                    writer = self._writer() or self._begin_writer(self._lock())
+                    some = self._stored_samples(index)  # another process may have written it by now
                     if some is None and writer is not None:
                         some = writer.upto(index)
                 if some is not None:
                     return some
-                aside.append(self.aside(index).mapped(as_found))
-            return list(islice(aside[0].items, 1))
+                bypass.append(self.bypass(index).mapped(as_found))
+            return list(islice(bypass[0].items, 1))
 
-    def _written(self, index: int) -> list[T] | None:
+    def _stored_samples(self, index: int) -> list[T] | None:
         """Samples from an index on that are in the folder; None if there are none yet."""
         held = self.held()
         if index < held.rows:
@@ -301,13 +301,13 @@ class DiskCache(Generic[T]):
         """The lock of the folder; None if another process has it."""
         return locked(Path(self.folder, LOCK))
 
-    def _begun(self, lock: int | None) -> CacheWriter[T] | None:
+    def _begin_writer(self, lock: int | None) -> CacheWriter[T] | None:
         """Begins to write where another writer stopped; None if all is written, or has no lock."""
         if lock is None:
-            self.look()
+            self.refresh()
             return None
         try:
-            held = self.look(check=True)
+            held = self.refresh(check=True)
             if not held.whole:
                 self._writing.append(self.writer(held, lock))
         finally:
@@ -321,11 +321,11 @@ class DiskCache(Generic[T]):
             held = Stored(held.folder)
         held.sweep()
         position = held.said["position"] if held.said else None
-        out = Appending(held, position, partial(said_of, self.plan))
+        out = Appending(held, position, partial(metadata, self.plan))
         bar = Bar(f"caching in {held.folder.name}", length(self.reader))
         return CacheWriter(out, start(self.reader, position), lock, bar)
 
-    def aside(self, index: int) -> Pass[Any]:
+    def bypass(self, index: int) -> Pass[Any]:
         """A pass over the reader itself, from an index on that is not written."""
         held = self.held()
         known = held.said is not None and held.said["goes_on"] and held.rows <= index
@@ -333,7 +333,7 @@ class DiskCache(Generic[T]):
         deque(islice(up.items, index - (held.rows if known else 0)), maxlen=0)
         return up
 
-    def look(self, *, check: bool = False) -> Stored:
+    def refresh(self, *, check: bool = False) -> Stored:
         """Looks at the folder anew; compares its files with their checksums if it is to be used."""
         for turn in range(_TURNS):
             try:
@@ -344,10 +344,10 @@ class DiskCache(Generic[T]):
             except errors.DamagedData:  # or columns became others in the meantime
                 if turn == _TURNS - 1:
                     raise
-        self._seen = None
+        self._contents = None
         if held.said is not None:
             self._check_plan(held.said["plan"])
-        self._seen = held
+        self._contents = held
         return held
 
     def _check_plan(self, written: dict[str, list[str]]) -> None:
@@ -357,22 +357,22 @@ class DiskCache(Generic[T]):
             if before != now:
                 number, one, other = difference(before, now)
                 raise ValueError(
-                    f"{self._of_another}, whose line {number} of its {name} is {one!r}; here it is "
-                    f"{other!r}. {self.give_another} (Functions are told apart by their code, "
+                    f"{self._plan_mismatch}, whose line {number} of its {name} is {one!r}; here it "
+                    f"is {other!r}. {self.use_another_folder} (Functions are told apart by code, "
                     "which another Python version compiles to another hash.)"
                 )
         if several := swapped(written["members"], self.plan["members"]):
             raise ValueError(
-                f"{self._of_another}: the members of {several} come in another order here. "
-                f"{self.give_another}"
+                f"{self._plan_mismatch}: the members of {several} come in another order here. "
+                f"{self.use_another_folder}"
             )
 
     @property
-    def _of_another(self) -> str:
+    def _plan_mismatch(self) -> str:
         return f"the {self.named[0]} in {self.folder!r} is of another plan"
 
     @property
-    def give_another(self) -> str:
+    def use_another_folder(self) -> str:
         """What to do about a folder of something else."""
         return f"Delete that folder, or give another one, as in {self.named[1]}."
 
@@ -392,7 +392,7 @@ class CacheWriter(Generic[T]):
         self._process, self._since = os.getpid(), time.monotonic()
         bar.add(out.held.rows)
         self.closed = False
-        _LIVE.add(self)
+        _ACTIVE_WRITERS.add(self)
 
     def upto(self, index: int) -> list[T]:
         """The sample of an index; reads and writes what comes before. None if there is none."""
@@ -423,16 +423,16 @@ class CacheWriter(Generic[T]):
 
     def writes(self, folder: str) -> bool:
         """Whether it writes to a folder, in this process."""
-        return self.live and folder == str(self.out.held.folder)
+        return self.is_active and folder == str(self.out.held.folder)
 
     @property
-    def live(self) -> bool:
+    def is_active(self) -> bool:
         """Whether it is not closed, and of this process: a fork has the lock of its parent."""
         return not self.closed and self._process == os.getpid()
 
     def close(self) -> None:
         """Writes what was read, ends the reading, and lets others write."""
-        if not self.live:
+        if not self.is_active:
             return
         self.closed = True
         try:
@@ -448,7 +448,7 @@ class CacheWriter(Generic[T]):
         self._since = time.monotonic()
 
 
-def said_of(plan: dict[str, list[str]], position: Position) -> dict[str, Any]:
+def metadata(plan: dict[str, list[str]], position: Position) -> dict[str, Any]:
     """What the table keeps beside samples: the plan, and the position after the last one."""
     goes_on = refusal_in(position) is None
     try:
@@ -458,7 +458,7 @@ def said_of(plan: dict[str, list[str]], position: Position) -> dict[str, Any]:
     return {"plan": plan, "goes_on": goes_on, "position": position if goes_on else None}
 
 
-_LIVE: weakref.WeakSet[CacheWriter[Any]] = weakref.WeakSet()
+_ACTIVE_WRITERS: weakref.WeakSet[CacheWriter[Any]] = weakref.WeakSet()
 
 
 def stop_writing(writing: list[CacheWriter[Any]]) -> None:

@@ -16,20 +16,20 @@ from jreader.readers import (
     Position,
     Reader,
     argument,
+    bad_position,
     checked_position,
     counted,
     described,
-    foreign,
     length,
     op,
     set_fields,
     start,
 )
 from jreader.readers.columns import Array, Indices
-from jreader.readers.compounds import Members, beside, end_to_end
+from jreader.readers.compounds import MemberPlanes, concat_planes, zip_planes
 from jreader.readers.declarations import check_choice
 from jreader.readers.joined_columns import ENDLESS
-from jreader.readers.nodes import bare
+from jreader.readers.nodes import unwrapped
 from jreader.readers.plain_functions import epoch_of_caller, in_epoch
 from jreader.readers.planes import Plane, flattened, indexed
 from jreader.transforms.maps import close, positions, shortest, started
@@ -114,7 +114,7 @@ class compose(Node[tuple[Any, ...]]):
         """The planes side by side; None if they are not aligned, which is an error at the end."""
         planes = _planes(self.readers)
         unequal = len({plane.length for plane in planes}) > 1
-        return None if not planes or (unequal and self.check_alignment) else beside(planes)
+        return None if not planes or (unequal and self.check_alignment) else zip_planes(planes)
 
 
 def _unfinished(inputs: list[tuple[Iterator[Any], Any]], first: int) -> Iterator[int]:
@@ -152,7 +152,7 @@ class chain(Node[T]):
         readers, many = self._members()
         which, inner = _nested_position(self, at) if many else checked_position(at, (0, None))
         if which > len(readers):
-            raise foreign(at, (len(readers), None))
+            raise bad_position(at, (len(readers), None))
         epoch = epoch_of_caller()
 
         def opened(which: int, inner: Position) -> Pass[T] | None:
@@ -187,7 +187,7 @@ class chain(Node[T]):
         left = [(reader, 1) for reader in reversed(self.readers)]
         while left:
             reader, inside = left.pop()
-            inner = bare(reader)
+            inner = unwrapped(reader)
             if type(inner) is chain:
                 depth = max(depth, inside)
                 left += [(each, inside + 1) for each in reversed(inner.readers)]
@@ -202,7 +202,7 @@ class chain(Node[T]):
     def plane(self) -> Plane | None:
         """The planes end to end, if their columns are alike."""
         planes = _planes(self._members()[0])
-        return end_to_end(planes) if planes else None
+        return concat_planes(planes) if planes else None
 
 
 def _nested_position(node: chain[Any], at: Position) -> tuple[int, Position]:
@@ -214,10 +214,10 @@ def _nested_position(node: chain[Any], at: Position) -> tuple[int, Position]:
     while True:
         which, inner = checked_position(at, (0, None))
         if which > len(node.readers):
-            raise foreign(at, (len(node.readers), None))
-        for reader in map(bare, node.readers[:which]):
+            raise bad_position(at, (len(node.readers), None))
+        for reader in map(unwrapped, node.readers[:which]):
             before += len(reader.flat[0]) if type(reader) is chain else 1
-        below = bare(node.readers[which]) if which < len(node.readers) else None
+        below = unwrapped(node.readers[which]) if which < len(node.readers) else None
         if type(below) is not chain:
             return before, inner
         node, at = below, inner
@@ -250,7 +250,7 @@ class interleave(Node[T]):
     """
 
     readers: tuple[Reader[T], ...]
-    stop: Literal["once", "first"] = argument(default="once", cursor="never")  # see `in_line`
+    stop: Literal["once", "first"] = argument(default="once", cursor="never")  # see `cursor_extra`
     order: tuple[int, ...] | None = argument(default=None, cursor="never")  # likewise
 
     def __init__(
@@ -273,7 +273,7 @@ class interleave(Node[T]):
     def _order(self) -> Sequence[int]:
         return range(len(self.readers)) if self.order is None else self.order
 
-    def in_line(self) -> str:
+    def cursor_extra(self) -> str:
         """Its order, where it is not each reader in turn, which older cursors do not say."""
         plain = self.stop == "once" and self.order is None
         return "" if plain else f"{self.stop}, {list(self._order)}"
@@ -283,7 +283,7 @@ class interleave(Node[T]):
         turn, inner = checked_position(at, (0, None))
         order = self._order
         if turn and turn >= len(order):
-            raise foreign(at, (0, None))
+            raise bad_position(at, (0, None))
         ups = started(self.readers, inner)
         going = [*range(turn, len(order)), *range(turn)]
         _, count = counted(())
@@ -325,7 +325,7 @@ class interleave(Node[T]):
     def plane(self) -> Plane | None:
         """The planes in turn, if their columns are alike, and rounds stay as they begin."""
         planes = _planes(self.readers)
-        members = Members.of(planes) if planes else None
+        members = MemberPlanes.of(planes) if planes else None
         if members is None or (self.order and self.stop == "once"):
             return None
         lengths = [plane.length for plane in planes]

@@ -31,14 +31,14 @@ from jreader.readers import (
     length,
     start,
 )
-from jreader.readers.growing import IN_ORDER, writes
+from jreader.readers.growing import IN_ORDER, writing_allowed
 from jreader.readers.located import located_errors
 from jreader.readers.mapped_rows import mapped_rows
 from jreader.readers.messages import refusal_in
 from jreader.readers.passes import checked_position
 from jreader.sources.stored_bits import AppendedBits, Ranks, bits_of
 from jreader.sources.stored_columns import Stored
-from jreader.transforms.disk_caches import CacheWriter, DiskCache, said_of, stop_writing
+from jreader.transforms.disk_caches import CacheWriter, DiskCache, metadata, stop_writing
 
 _AT_ONCE = 1 << 14  # bits that are looked up in one go
 _EACH = 9 / 64  # bytes of a bit, with the counts
@@ -115,7 +115,7 @@ class KeptBits(DiskCache[Any]):
 
     def ranks_of(self, node: Any, rows: int | None) -> Ranks:
         """Where the kept samples of a filter are, whose reader has so many rows."""
-        held = self._all(node)
+        held = self._complete(node)
         if held.rows != rows:
             raise self.differs(node.reader, rows)
         if self._ranks is None or self._ranks[0] is not held:
@@ -127,25 +127,25 @@ class KeptBits(DiskCache[Any]):
         many = "more" if rows is None else f"{rows:,}"
         return errors.ReaderError(
             f"the {self.named[0]} in {self.folder!r} has bits for {self.held().rows:,} samples, "
-            f"and {described(reader)} has {many}. {self.give_another}"
+            f"and {described(reader)} has {many}. {self.use_another_folder}"
         )
 
     def start(self, node: Any, at: Position) -> Pass[Any]:
         """A pass in order; its position is (`IN_ORDER`, samples read, that of `reader`)."""
         _, seen, before = checked_position(at, (None, 0, None))
-        up, learns = start(node.reader, before), writes()
+        up, learns = start(node.reader, before), writing_allowed()
 
         def deal() -> Generator[Any]:
             nonlocal seen
             left_out = at is None
-            with located_errors(node), closing(self._told(node, up, seen, learns=learns)) as told:
-                for kept, sample in told:
+            with located_errors(node), closing(self._bits(node, up, seen, learns=learns)) as pairs:
+                for kept, sample in pairs:
                     seen += 1
                     if kept:
                         left_out = False
                         yield sample
             if left_out and seen:
-                node.warn_of_none()
+                node.warn_if_empty()
 
         items = deal()
 
@@ -155,24 +155,24 @@ class KeptBits(DiskCache[Any]):
 
         return Pass(items, lambda: (IN_ORDER, seen, up.position()), close)
 
-    def _told(
+    def _bits(
         self, node: Any, up: Pass[Any], seen: int, *, learns: bool
     ) -> Generator[tuple[Any, Any]]:
         """Whether each sample is kept, and the sample; first those of which it is known."""
         while True:
-            while bits := self.known(seen):
+            while bits := self.known_bits(seen):
                 end = seen + len(bits)
-                for told in zip(bits, up.items, strict=False):
+                for pairs in zip(bits, up.items, strict=False):
                     seen += 1
-                    yield told
+                    yield pairs
                 if seen < end:
                     raise self.differs(node.reader, seen)
-            writer = self.learner(seen) if learns else None
-            if writer or not self.known(seen):
+            writer = self.writer_at(seen) if learns else None
+            if writer or not self.known_bits(seen):
                 break
-        yield from self._learnt(node, up, seen, writer)
+        yield from self._evaluate(node, up, seen, writer)
 
-    def _learnt(
+    def _evaluate(
         self, node: Any, up: Pass[Any], seen: int, writer: CacheWriter[Any] | None
     ) -> Generator[tuple[Any, Any]]:
         """Whether each sample is kept, and the sample, from where that is not known."""
@@ -183,10 +183,10 @@ class KeptBits(DiskCache[Any]):
                     raise self.differs(node.reader, None)
                 kept = self.keeps(sample)
                 seen += 1
-                if writer and writer.live:
+                if writer and writer.is_active:
                     writer.add(kept, up.position())
                 yield kept, sample
-            if writer and writer.live:
+            if writer and writer.is_active:
                 writer.finish()
         finally:
             if writer:
@@ -204,25 +204,25 @@ class KeptBits(DiskCache[Any]):
     def writer(self, held: Stored, lock: int) -> CacheWriter[Any]:
         """What goes on writing the bits that a pass gives it."""
         held.sweep()
-        out = AppendedBits(held, held.said and held.said["position"], partial(said_of, self.plan))
+        out = AppendedBits(held, held.said and held.said["position"], partial(metadata, self.plan))
         bar = Bar(f"filtering into {held.folder.name}", length(self.of))
         return CacheWriter(out, Pass(iter(()), lambda: None, lambda: None), lock, bar)
 
     def read_rest(self, writer: CacheWriter[Any]) -> None:
         """Learns what is missing."""
         rows = len(writer.out)
-        with located_errors(self.reader), closing(self.aside(rows)) as rest:
-            deque(self._learnt(self.reader, rest, rows, writer), maxlen=0)
+        with located_errors(self.reader), closing(self.bypass(rows)) as rest:
+            deque(self._evaluate(self.reader, rest, rows, writer), maxlen=0)
 
-    def known(self, seen: int) -> list[int]:
+    def known_bits(self, seen: int) -> list[int]:
         """Some bits from a sample on; none where none are known."""
         with self._turn:
             return bits_of(self.held(), seen, seen + _AT_ONCE)
 
-    def learner(self, seen: int) -> CacheWriter[Any] | None:
+    def writer_at(self, seen: int) -> CacheWriter[Any] | None:
         """What a pass after so many samples writes with, if it is the one to learn what follows."""
         with self._turn:
-            writer = self._begun(None if self._writer() else self._lock())
+            writer = self._begin_writer(None if self._writer() else self._lock())
             if writer is None or len(writer.out) == seen:
                 return writer
             stop_writing(self._writing)

@@ -26,10 +26,10 @@ from jreader.readers import (
     set_fields,
     start,
 )
-from jreader.readers.epochs import at_epoch, reached
+from jreader.readers.epochs import at_epoch, iterable_in_epoch
 from jreader.readers.keyed import BesideKey
 from jreader.readers.located import located_errors
-from jreader.readers.nodes import bare, declares, field_names, unrolled
+from jreader.readers.nodes import declares, field_names, trampoline, unwrapped
 from jreader.readers.rewriting import parts_changed
 from jreader.sources.stored_columns import read_table
 from jreader.transforms.disk_caches import check_folder, check_one_order
@@ -80,15 +80,15 @@ class map_readers(Node[T]):
     def start(self, at: Position) -> Pass[T]:
         """Begins a pass; its position is that of the reader, or those of several."""
         if len(self.readers) == 1:
-            row, reader = self._row()
+            row, reader = self._fused_maps()
             up = start(reader, at)
-            return Pass(self._in_a_row(row, up.items), up.position, up.close)
+            return Pass(self._through_maps(row, up.items), up.position, up.close)
         ups = started(self.readers, at)
         rows = zip(*(up.items for up in ups), strict=False)
         return Pass(self._starmapped(rows), lambda: positions(ups), lambda: close(ups))
 
     @staticmethod
-    def _in_a_row(row: list[map_readers[Any]], samples: Iterator[Any]) -> Iterator[Any]:
+    def _through_maps(row: list[map_readers[Any]], samples: Iterator[Any]) -> Iterator[Any]:
         """The samples through one map, or through many, none of which calls another."""
         if len(row) == 1:
             return _mapped(row[0], samples)
@@ -116,12 +116,12 @@ class map_readers(Node[T]):
                     raise
                 yield result
 
-    def _row(self) -> tuple[list[map_readers[Any]], Reader[Any]]:
+    def _fused_maps(self) -> tuple[list[map_readers[Any]], Reader[Any]]:
         """The maps that one loop calls, and what the first one reads: many, or this one alone."""
-        row, reader = [self], bare(self.readers[0])
+        row, reader = [self], unwrapped(self.readers[0])
         while type(reader) is map_readers and len(reader.readers) == 1:
             row.append(reader)
-            reader = bare(reader.readers[0])
+            reader = unwrapped(reader.readers[0])
         return (row[::-1], reader) if len(row) > _NESTED else ([self], self.readers[0])
 
     def beside_key(self) -> Node[Any]:
@@ -135,14 +135,14 @@ class map_readers(Node[T]):
 
     def length(self) -> int | None:
         """The length of the shortest reader."""
-        return shortest(self.readers if len(self.readers) > 1 else (self._row()[1],))
+        return shortest(self.readers if len(self.readers) > 1 else (self._fused_maps()[1],))
 
     def lookup(self) -> Callable[[int], T] | None:
         """Applies `func` to the samples that `readers` find."""
-        row, reader = self._row()
+        row, reader = self._fused_maps()
         if len(row) > 1:
             found = lookup_of(reader)
-            return found and (lambda index: next(self._in_a_row(row, iter([found(index)]))))
+            return found and (lambda index: next(self._through_maps(row, iter([found(index)]))))
         finds = [find for find in map(lookup_of, self.readers) if find]
         if len(finds) < len(self.readers):
             return None
@@ -230,16 +230,16 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
         return {"pinned": True, "moves": "rows", "whole": whole, "kept": kept}
 
     @property
-    def grows(self) -> bool:
+    def stores(self) -> bool:
         """Whether the filter is indexed once all bits are known."""
         return self.keep is not None
 
     @property
-    def unread(self) -> bool:
+    def lazy_length(self) -> bool:
         """Whether its length can be told only by reading files."""
         return (self.whole or self.first) and not self.kept.whole
 
-    def in_line(self) -> str:
+    def cursor_extra(self) -> str:
         """Whether bits are kept, which changes the positions."""
         return "" if self.keep is None else "kept"
 
@@ -278,9 +278,9 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
                 kept = True
                 yield sample
         if not kept and sample is not _NONE:
-            self.warn_of_none()
+            self.warn_if_empty()
 
-    def warn_of_none(self) -> None:
+    def warn_if_empty(self) -> None:
         """Warns that a pass left nothing."""
         errors.warn(
             f"{self!r} left none of the samples of this pass: its function has to be true for "
@@ -325,11 +325,11 @@ class flat_map(Node[S]):
                     try:
                         made = self.fn(sample)
                         if isinstance(made, Node):
-                            items, _, end = _begun(made, self.epoch, done)
+                            items, _, end = _started_at(made, self.epoch, done)
                         else:
                             if self.epoch and fresh:
-                                made, fresh = reached(made, self.epoch), False
-                            items, end = islice(made, done, None), _nothing
+                                made, fresh = iterable_in_epoch(made, self.epoch), False
+                            items, end = islice(made, done, None), _nothing_to_close
                         try:
                             for item in items:
                                 done += 1
@@ -345,11 +345,11 @@ class flat_map(Node[S]):
         return Pass(dealt, lambda: (before, done), lambda: close((dealt, up)))
 
 
-def _nothing() -> None:
+def _nothing_to_close() -> None:
     """What ends a plain iterable."""
 
 
-def _begun(reader: Reader[S], epoch: int, done: int) -> Pass[S]:
+def _started_at(reader: Reader[S], epoch: int, done: int) -> Pass[S]:
     """A pass over what a function returned, after its first samples; indexed, it reads none."""
     plan = at_epoch(reader, epoch) if epoch else reader
     return start(skip(plan, 0).changed({"n": done}) if done else plan)  # no part of a split
@@ -388,7 +388,7 @@ def without_maps(reader: Reader[Any]) -> Reader[Any]:
     The keys of random maps are left out, too; but they stay below a random op, whose order depends
     on how many there are.
     """
-    found: Reader[Any] = unrolled(_without_maps, (reader, True))
+    found: Reader[Any] = trampoline(_without_maps, (reader, True))
     return found
 
 

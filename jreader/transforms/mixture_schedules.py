@@ -21,7 +21,7 @@ import numpy as np
 
 from jreader.orders.turns import LAST_TURN, RUN, Array, Number, Turns
 from jreader.readers.compounds import routed_by_member
-from jreader.readers.joined_columns import parted
+from jreader.readers.joined_columns import by_part
 
 Stop = Literal["first", "all", "once", "repeat"]
 
@@ -128,7 +128,7 @@ class Schedule(NamedTuple):
         """The turns in which a source gives these of its samples, which it does give."""
         begins = np.array([piece.before[source] for piece in self.pieces])
         turns = np.empty(len(samples), np.int64)
-        for number, here in parted(begins.searchsorted(samples, "right") - 1):
+        for number, here in by_part(begins.searchsorted(samples, "right") - 1):
             turns[here] = self.pieces[number].turns_of(source, samples[here], path)
         return turns
 
@@ -220,7 +220,7 @@ def scheduled(
             continue
         piece, end = _piece_and_end(Piece(start, weights, before), until, shares)
         pieces.append(piece)
-        gone = _source_gone(piece, end, until, unplanned, path) if once else None
+        gone = _next_exhausted(piece, end, until, unplanned, path) if once else None
         if gone is not None:
             start, source = gone
             ended.add(source)
@@ -232,7 +232,7 @@ def scheduled(
     return Schedule(tuple(pieces), start)
 
 
-def _source_gone(
+def _next_exhausted(
     piece: Piece,
     end: int | None,
     until: int | None,
@@ -255,8 +255,8 @@ def _spans_from(begin: Piece, shares: Shares) -> deque[tuple[int, tuple[int, ...
     return deque([(begin.start, begin.weights), *later])
 
 
-def past_of(
-    told: History,
+def resumed_pieces(
+    history: History,
     turn: int,
     path: Sequence[Any],
     shares: Shares,
@@ -265,17 +265,17 @@ def past_of(
     """The `past` of a mixture that goes on with other shares, or other readers, after some turns.
 
     Args:
-        told: How those turns were dealt.
+        history: How those turns were dealt.
         turn: How many they were.
         path: What makes the keys of the orders.
         shares: What it deals by from there on.
         readers: The names of its readers from there on; None if they have none.
     """
-    done = tuple(piece for piece in told.pieces if piece.start <= turn)
+    done = tuple(piece for piece in history.pieces if piece.start <= turn)
     weights, latest = shares.weights_at(turn), done[-1]
-    given = latest.counts(turn, (*path[:2], told.seeds))
-    if told.readers != readers:
-        return (Piece(turn, weights, _in_order_of(readers, told.readers, given)),)
+    given = latest.counts(turn, (*path[:2], history.seeds))
+    if history.readers != readers:
+        return (Piece(turn, weights, _in_order_of(readers, history.readers, given)),)
     if weights == latest.weights:
         now = scheduled(shares, done).pieces[len(done) - 1]
         if now.settled == latest.settled or not (latest.is_settled(turn) or now.is_settled(turn)):

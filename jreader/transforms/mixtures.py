@@ -26,11 +26,11 @@ from jreader.readers import (
     Reader,
     argument,
     at_epoch,
+    bad_position,
     checked_position,
     counted,
     described,
     epochs,
-    foreign,
     indexed,
     length,
     op,
@@ -39,13 +39,13 @@ from jreader.readers import (
     start,
 )
 from jreader.readers.columns import Array, Indices
-from jreader.readers.compounds import Members, makes_samples
+from jreader.readers.compounds import MemberPlanes, makes_samples
 from jreader.readers.declarations import check_choice
 from jreader.readers.fingerprints import Adjustable
 from jreader.readers.growing import written_first
 from jreader.readers.holders import Held
-from jreader.readers.joined_columns import ENDLESS, EndToEnd
-from jreader.readers.nodes import ops_of, others
+from jreader.readers.joined_columns import ENDLESS, ConcatColumn
+from jreader.readers.nodes import ops_of, without_ids
 from jreader.readers.plain_functions import epoch_of_caller, in_epoch
 from jreader.readers.planes import Plane
 from jreader.readers.rewriting import rewritten
@@ -57,7 +57,7 @@ from jreader.transforms.mixture_schedules import (
     Schedule,
     Shares,
     Stop,
-    past_of,
+    resumed_pieces,
     scheduled,
 )
 from jreader.transforms.mixture_weights import (
@@ -73,7 +73,7 @@ T = TypeVar("T")
 _AT_FIRST, _AT_ONCE = 64, 4096  # turns that are computed in one go for a stream
 _NO_LIMIT = 1 << 62
 _NONE: Any = object()
-_AGAIN = "all", "repeat"  # ends that have readers begin again
+_REPEATS = "all", "repeat"  # ends that have readers begin again
 
 
 @op
@@ -131,7 +131,7 @@ class mix(Adjustable[T]):
     planned: str | None = field(
         default=None, init=False
     )  # weights and `at`, where a run set others
-    renews: bool = field(default=True, init=False)
+    restarts: bool = field(default=True, init=False)
     """Whether readers have epochs of their own inside its own one. They have none where it is
     indexed and ends with its readers, nor while the caches are filled by which it will be."""
     adjustable = ("weights", "at")
@@ -162,7 +162,7 @@ class mix(Adjustable[T]):
         set_fields(
             self,
             readers=filled,
-            renews=_renews(stop, filled),
+            restarts=_restarts(stop, filled),
             weights=whole,
             names=names,
             seed=seed if seed is None else orders.as_seed(seed, "mix(readers, weights, seed)"),
@@ -178,17 +178,17 @@ class mix(Adjustable[T]):
 
         A pass may go on with other weights: each reader goes on where it is.
         """
-        turn, parts = self._begun(at)
+        turn, parts = self._parts_of_position(at)
         epoch = epoch_of_caller()
         sources = [
-            _Source(reader, part, once=self.stop == "once", renewed=self.renews)
+            _Source(reader, part, once=self.stop == "once", restarts=self.restarts)
             for reader, part in zip(self.readers, parts, strict=True)
         ]
         changes = {piece.start for piece in self._schedule().pieces if self.stop == "all"}
 
         def deal() -> Iterator[T]:
             nonlocal turn
-            turns = self._whose(turn, sources)
+            turns = self._reader_of_turns(turn, sources)
             while (which := next(turns, None)) is not None:
                 if turn in changes and self._ends(sources, turn):
                     return
@@ -197,7 +197,7 @@ class mix(Adjustable[T]):
                 if sample is _NONE:
                     if self.stop == "once":
                         each.leave_out(turn)
-                        turns = self._whose(turn, sources)
+                        turns = self._reader_of_turns(turn, sources)
                         continue
                     self._check_given(each, which)
                     each.ended = True
@@ -218,7 +218,7 @@ class mix(Adjustable[T]):
 
         return Pass(deal(), position, lambda: [each.up.close() for each in sources])
 
-    def _begun(self, at: Position) -> tuple[int, list[Any]]:
+    def _parts_of_position(self, at: Position) -> tuple[int, list[Any]]:
         """The turn of a position, and the positions of the readers; that of a new one is None."""
         first = (0, 0, None)
         whole = (0, {} if self.names else (first,) * len(self.readers))
@@ -227,10 +227,10 @@ class mix(Adjustable[T]):
         parts = [checked_position(each, first) for each in every]
         most = {"first": 0, "once": 1}.get(self.stop, _NO_LIMIT)
         if any(number > most for number, _, _ in parts):
-            raise foreign(at, whole)
+            raise bad_position(at, whole)
         return turn, parts
 
-    def _whose(self, turn: int, sources: list[_Source]) -> Iterator[int]:
+    def _reader_of_turns(self, turn: int, sources: list[_Source]) -> Iterator[int]:
         """The number of the reader of each turn, from one on; for "once" up to the end."""
         dropped = [
             (each.left_out, which)
@@ -305,25 +305,25 @@ class mix(Adjustable[T]):
 
     def after(self, history: str, index: Callable[[], int]) -> Mapping[str, Any]:
         """The pieces up to a turn, if they are others; from there on it has its own weights."""
-        told, now = self._told(history), self._history
-        if (told.pieces, told.readers) == (now.pieces, now.readers):
+        recorded, now = self._parsed_history(history), self._history
+        if (recorded.pieces, recorded.readers) == (now.pieces, now.readers):
             return {}
-        if self.planned and told[1:] == now[1:]:
-            return {"past": told.pieces}
+        if self.planned and recorded[1:] == now[1:]:
+            return {"past": recorded.pieces}
         if self.stop == "once":
             raise errors.NotResumable(
                 f"weights and readers of mix may change where a run resumes, but not with "
                 f"stop='once', where they follow from which readers have ended: resume with those "
                 f"it had, in {self!r}, made at {self.made_at}."
             )
-        return {"past": past_of(told, index(), self._path, self._shares, self.names)}
+        return {"past": resumed_pieces(recorded, index(), self._path, self._shares, self.names)}
 
-    def _told(self, history: str) -> History:
+    def _parsed_history(self, history: str) -> History:
         """The history of a text; readers that have no names there are those of this mixture."""
-        told = History.of(history)
-        if told.readers is None:
-            told = told._replace(readers=self.names, seeds=seeded_below(self))
-        return told
+        recorded = History.of(history)
+        if recorded.readers is None:
+            recorded = recorded._replace(readers=self.names, seeds=seeded_below(self))
+        return recorded
 
     def by_name(self) -> Mapping[str, Reader[Any]]:
         """Its readers by their names; none where it was given a list."""
@@ -342,10 +342,10 @@ class mix(Adjustable[T]):
 
     def steered(self, history: str) -> Mapping[str, Any]:
         """The weights that a run has set, unless the plan has others than it had then."""
-        told, planned = self._told(history), json.dumps((self.weights, self.at))
-        if self.planned or (told.planned, told.readers) != (planned, self.names):
+        recorded, planned = self._parsed_history(history), json.dumps((self.weights, self.at))
+        if self.planned or (recorded.planned, recorded.readers) != (planned, self.names):
             return {}
-        return {"weights": told.weights, "at": (), "planned": planned}
+        return {"weights": recorded.weights, "at": (), "planned": planned}
 
     def length(self) -> int | None:
         """The number of turns; None for no end, or if a reader's length is not known."""
@@ -357,7 +357,7 @@ class mix(Adjustable[T]):
 
     def plane(self) -> Plane | None:
         """Each turn leads to a sample of a plane, whatever comes before it."""
-        again = self.stop in _AGAIN
+        again = self.stop in _REPEATS
         whole = [epochs[T](reader) if again else reader for reader in self.readers]
         planes = [plane for plane in map(indexed, whole) if plane and plane.length]
         if self.seed is None or len(planes) < len(whole):
@@ -369,7 +369,7 @@ class mix(Adjustable[T]):
         end = ENDLESS if schedule.end is None else schedule.end
 
         def held(column: int, asked: Array, before: int) -> Held:
-            members = Members(None, planes, [], straight=False)
+            members = MemberPlanes(None, planes, [], straight=False)
             given = schedule.counts(before, path)
             turns = partial(schedule.turns_of, path=path)
             return members.held(column, asked, given, turns)
@@ -382,14 +382,14 @@ class mix(Adjustable[T]):
         """Columns of all readers, and the rows in them of samples of readers by their numbers."""
         columns = [plane.columns for plane in planes]
         if all(map(makes_samples, columns)):
-            several = Members(None, planes, [[0] * len(planes)], straight=False)
+            several = MemberPlanes(None, planes, [[0] * len(planes)], straight=False)
 
             def chosen(which: Indices, sample: Indices) -> list[Indices]:
                 (rows,) = several.rows(which, sample)
                 return [rows.__array_namespace__().stack([rows, which.astype(rows.dtype)], -1)]
 
-            return EndToEnd(columns, partial(_with_field, self.source)), chosen
-        members = Members.of(planes)
+            return ConcatColumn(columns, partial(_with_field, self.source)), chosen
+        members = MemberPlanes.of(planes)
         if members is None:
             return None
         if self.source is None:
@@ -406,7 +406,7 @@ class mix(Adjustable[T]):
     def written(self, *but: object) -> Iterator[str]:
         """The readers as they were given, and the other arguments that are no defaults."""
         if but:
-            yield from map(described, others(self.readers, [*map(id, but)]))
+            yield from map(described, without_ids(self.readers, [*map(id, but)]))
         else:
             yield self._by_name(map(described, self.readers))
         if len({*self.weights}) > 1:
@@ -425,9 +425,9 @@ class mix(Adjustable[T]):
         return f"{{{', '.join(f'{name!r}: {text}' for name, text in pairs)}}}"
 
 
-def _renews(stop: Stop, readers: Sequence[Reader[Any]]) -> bool:
+def _restarts(stop: Stop, readers: Sequence[Reader[Any]]) -> bool:
     below: list[Any] = [op for reader in readers for op in ops_of(reader, pinned=False)]
-    return stop in _AGAIN or all(op.first for op in below if op.grows)
+    return stop in _REPEATS or all(op.first for op in below if op.stores)
 
 
 def mixed_as_read(reader: Reader[Any]) -> Reader[Any]:
@@ -437,7 +437,7 @@ def mixed_as_read(reader: Reader[Any]) -> Reader[Any]:
     """
 
     def folded(node: Node[Any]) -> Mapping[str, Any] | Node[Any]:
-        if not isinstance(node, mix) or node.stop in _AGAIN or not node.renews or indexed(node):
+        if not isinstance(node, mix) or node.stop in _REPEATS or not node.restarts or indexed(node):
             return {}
         readers = (epochs[Any](mixed_as_read(each), 1) for each in node.readers)
         return node.changed({"readers": tuple(readers)})
@@ -541,10 +541,10 @@ class _Source:
     """
 
     def __init__(
-        self, reader: Reader[Any], part: tuple[int, int, Position], *, once: bool, renewed: bool
+        self, reader: Reader[Any], part: tuple[int, int, Position], *, once: bool, restarts: bool
     ) -> None:
         self.reader, (self.round, given, at) = reader, part
-        self.renewed = renewed
+        self.restarts = restarts
         self.ended = self.round > 0
         self.left_out: int | None = None
         self.up: Pass[Any] = Pass(iter(()), lambda: None, lambda: None)
@@ -556,7 +556,7 @@ class _Source:
 
     def _begin(self, epoch: int, at: Position = None) -> None:
         with in_epoch(epoch):
-            reader = at_epoch(self.reader, self.round) if self.renewed else self.reader
+            reader = at_epoch(self.reader, self.round) if self.restarts else self.reader
             self.up = start(reader, at)
 
     def leave_out(self, turn: int) -> None:

@@ -56,7 +56,7 @@ class Pieces:
 
     def missing(self, part: tuple[int, int] | None = None) -> list[int]:
         """The numbers of the pieces that are not there; of one of several parts."""
-        held = self.store.look()
+        held = self.store.refresh()
         if held.whole:
             return []
         which, many = part or (1, 1)
@@ -87,7 +87,7 @@ class Pieces:
 
     def __call__(self, number: int) -> None:
         """Makes a piece, unless somebody else does."""
-        if not self.store.look().whole:
+        if not self.store.refresh().whole:
             self.piece(number).written(waits=False)
 
     def join(self, *, waits: bool) -> None:

@@ -129,9 +129,9 @@ class _Pairs(Objects):
         opened = opened_for_pass(self.plane.columns, in_batches=in_batches)
         return _Pairs(self.op, self.plane, opened) if opened.readings else self
 
-    def expect(self, rows: Array) -> None:
+    def prefetch(self, rows: Array) -> None:
         """Tells the columns of the plane."""
-        self.opened.tell(self.plane.rows(rows))
+        self.opened.prefetch(self.plane.rows(rows))
 
     def full(self) -> bool:
         """Whether these columns cannot read so far ahead."""

@@ -16,10 +16,10 @@ from jreader.readers import (
     Pass,
     Position,
     Reader,
+    bad_position,
     checked_position,
     counted,
     described,
-    foreign,
     indexed,
     length,
     lookup_of,
@@ -56,7 +56,7 @@ class _ByNumber(Node[T]):
         """Begins a pass; its position is the number of samples handed over."""
         done, many = checked_position(at, 0), self.length()
         if done > many:
-            raise foreign(at, many)
+            raise bad_position(at, many)
         find = lookup_of(self.reader)
         up: Pass[Any] = Pass(iter(()), lambda: None, lambda: None) if find else start(self.reader)
 
@@ -145,7 +145,7 @@ class select(_ByNumber[T]):
         """The number of indices."""
         return len(self.indices)
 
-    def in_line(self) -> str:
+    def cursor_extra(self) -> str:
         """A hash of all indices, of which a cursor shows only some."""
         listed = not isinstance(self.indices, range)
         return blake2b(self.indices.tobytes(), digest_size=8).hexdigest() if listed else ""

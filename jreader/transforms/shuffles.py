@@ -17,10 +17,10 @@ from jreader.readers import (
     Pass,
     Position,
     Reader,
+    bad_position,
     checked_position,
     counted,
     described,
-    foreign,
     length,
     op,
     set_fields,
@@ -29,11 +29,11 @@ from jreader.readers import (
 )
 from jreader.readers.columns import Array, Indices
 from jreader.readers.declarations import declared_names
-from jreader.readers.growing import grows, writes, written_first
+from jreader.readers.growing import any_stores, writing_allowed, written_first
 from jreader.readers.hashing import text_hash
 from jreader.readers.lanes import Lanes
 from jreader.readers.mapped_rows import mapped_rows
-from jreader.readers.nodes import children, ops_of, unread
+from jreader.readers.nodes import children, lazy_length, ops_of
 from jreader.readers.planes import Plane, indexed
 from jreader.readers.seeds import seeded, seeded_below
 from jreader.sources.blocks import keeping
@@ -109,8 +109,8 @@ class shuffle(Node[T], Lanes):
         """Checks what the reader has to have: a length, or blocks."""
         if self.blocks is not None or self.lanes > 1:
             self._check_in_blocks(self.blocks)
-        elif self.buf_size is None and not unread(self.reader) and length(self.reader) is None:
-            if not grows(self.reader):
+        elif self.buf_size is None and not lazy_length(self.reader) and length(self.reader) is None:
+            if not any_stores(self.reader):
                 raise self._of_no_length()
             set_fields(self, reader=written_first(self.reader, known=False))
         if self.buf_size in (0, 1):
@@ -142,7 +142,7 @@ class shuffle(Node[T], Lanes):
                 f"of blocks in each lane: type blocks={fit}, or blocks={fit + self.lanes}."
             )
         ops: list[Any] = ops_of(self.reader)
-        learnt = [op.reader for op in ops if op.grows and op.from_reader == "some"]
+        learnt = [op.reader for op in ops if op.stores and op.from_reader == "some"]
         check_blocks(learnt[-1] if learnt else self.reader, blocks)  # the others by a pass
         set_fields(self, reader=written_first(self.reader, known=False))
 
@@ -154,13 +154,13 @@ class shuffle(Node[T], Lanes):
         if self.blocks is not None and _blocks_of(self.reader) is not None:
             return self._start_in_blocks(checked_position(at, 0))
         size = length(self.reader) if self.buf_size is None else self.buf_size
-        if size is None and writes():
+        if size is None and writing_allowed():
             raise self._of_no_length()
         if size is None or size < 2:
             return start(self.reader, at)
         _, first, done = checked_position(at, (None, 0, 0))
         if done >= size:
-            raise foreign(at, (None, 0, size - 1))
+            raise bad_position(at, (None, 0, size - 1))
         path = (self.seed, self.epoch, seeded_below(self))
         full = orders.windows(size, *path, first=first)
 
@@ -190,7 +190,7 @@ class shuffle(Node[T], Lanes):
             f"length, as jreader.arrays(...) has."
         )
 
-    def in_line(self) -> str:
+    def cursor_extra(self) -> str:
         """Where blocks begin, if it deals blocks."""
         starts = None if self.blocks is None else _blocks_of(self.reader)
         return "" if starts is None else f"{len(starts)} blocks, {text_hash(starts.tolist())}"

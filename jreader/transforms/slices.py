@@ -13,11 +13,11 @@ from jreader.readers import (
     Position,
     Reader,
     argument,
+    bad_position,
     checked_position,
     choice,
     counted,
     described,
-    foreign,
     indexed,
     length,
     lookup_of,
@@ -66,7 +66,7 @@ class _Slice(Node[T]):
         if tuple(of) != numbers:
             raise self._of_another_part(tuple(of), numbers)
         if stop is not None and done > stop:
-            raise foreign(at, (stop, None, numbers))
+            raise bad_position(at, (stop, None, numbers))
         up, as_given = start(self.reader, inner), type(done)
         left = islice(up.items, step - 1 if done else first, stop and stop - done, step)
         items, count = counted(left, done)
@@ -331,7 +331,7 @@ class _Elastic(Plane):
     """A plane of as many samples as steps need; a position may be of a longer pass."""
 
     @property
-    def furthest(self) -> int:
+    def last_position(self) -> int:
         """No limit: a position beyond the end is the end."""
         return ENDLESS
 

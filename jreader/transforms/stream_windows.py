@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Any, TypeAlias, TypeVar
 
-from jreader.readers import Pass, Position, Reader, checked_position, counted, foreign, start
+from jreader.readers import Pass, Position, Reader, bad_position, checked_position, counted, start
 from jreader.readers.located import located_errors
 
 S = TypeVar("S")
@@ -51,7 +51,7 @@ def in_windows(
                 many, items = made(samples, window)
                 del samples
                 if skipped > many:
-                    raise foreign(at, (None, 0, 0))
+                    raise bad_position(at, (None, 0, 0))
                 yield items(skipped)
                 origin, window, before, many = up.position(), window + 1, count(), 0
                 skipped, read = 0, True

@@ -27,7 +27,7 @@ from jreader.readers import (
     start,
     whole,
 )
-from jreader.readers.columns import Array, cut_in_blocks, each_column
+from jreader.readers.columns import Array, each_column, set_block_starts
 from jreader.readers.holders import Held
 from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.located import located_errors
@@ -35,7 +35,7 @@ from jreader.readers.memos import Memo
 from jreader.readers.planes import Plane
 from jreader.readers.ragged import Ragged, lengths_hash
 from jreader.readers.seeds import random_ops
-from jreader.readers.windowed import Cut, Strung, Windowed
+from jreader.readers.windowed import ConcatRows, Cut, Windowed
 
 _AT_ONCE = 1 << 20  # documents that are routed in one go
 
@@ -155,8 +155,8 @@ class windows(Node[Any]):
             for ((values, begin), _), column in zip(strung, leaves(up.columns), strict=True)
         ]
         block = max(column.block_bytes for column in leaves(up.columns))
-        if block and not any(isinstance(values, Strung) for (values, _), _ in strung):
-            cut_in_blocks(made, block)
+        if block and not any(isinstance(values, ConcatRows) for (values, _), _ in strung):
+            set_block_starts(made, block)
         return rebuilt(up.columns, iter(made))
 
 
@@ -213,13 +213,13 @@ def _documents_end_to_end(up: Plane) -> list[tuple[tuple[Any, int], Array]]:
         if len(rows) and (begins[1:] == ends[:-1]).all():
             found.append(((column.values, int(begins[0])), ends - begins))
         else:
-            found.append(((Strung(column, rows), 0), ends - begins))
+            found.append(((ConcatRows(column, rows), 0), ends - begins))
     return found
 
 
 def _among_all_values(up: Plane, column: Windowed, documents: Held) -> Held:
     """The documents of a plane, with where they begin and end among all values, end to end."""
-    if isinstance(column.values, Strung):
+    if isinstance(column.values, ConcatRows):
         begins, ends, which = column.values.starts, column.values.ends, documents.index
         return replace(documents, begin=begins[which], end=ends[which])
     rows, offsets = up.route(documents.index)[0], column.documents.offsets

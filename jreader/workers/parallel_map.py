@@ -19,11 +19,11 @@ from jreader.readers import (
     Position,
     Reader,
     argument,
+    bad_position,
     choice,
     described,
     explain,
     explained,
-    foreign,
     length,
     lookup_of,
     op,
@@ -186,7 +186,7 @@ class map_samples(Node[T]):
         here = start(self.reader, at).position()  # refused where there is no such position
         done, position = (here[0], _both) if self._numbered() else (here, int)
         if here != position(done):
-            raise foreign(at, (0, 0))
+            raise bad_position(at, (0, 0))
         routed = found is not self._source
         return runs_of(plane, done, size, position, self._numbered(), routed=routed)
 

@@ -38,7 +38,7 @@ from jreader.errors import FeedMismatch
 from jreader.readers import Node, indexed, length, lookup_of
 from jreader.readers.fingerprints import Adjustable
 from jreader.readers.lanes import dealt_below
-from jreader.readers.seeds import seeded, waits
+from jreader.readers.seeds import lacks_seed, seeded
 from jreader.transforms import fixed_order, select
 from jreader.workers import fetch_batches
 
@@ -322,7 +322,7 @@ def fitting_lanes(op: Any, given: dict[str, Any], readers: list[Any]) -> dict[st
 
 def bits_kept(given: dict[str, Any], readers: list[Any]) -> dict[str, Any]:
     """A folder for the bits of a filter: they are all there where samples are found by index."""
-    if not given.get("keep") or waits(readers[0]):
+    if not given.get("keep") or lacks_seed(readers[0]):
         return dict.fromkeys(given.keys() & {"keep"})
     folder, reader = tempfile.mkdtemp(dir=FOLDERS.name), readers[0]
     if lookup_of(reader) is not None:

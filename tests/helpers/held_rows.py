@@ -4,13 +4,13 @@ import numpy as np
 
 from jreader.readers.columns import Column, column_of
 from jreader.readers.compounds import source_begins
-from jreader.readers.joined_columns import EndToEnd
+from jreader.readers.joined_columns import ConcatColumn
 from jreader.readers.stacked_rows import StackedRows
 
 
 def cut_of_documents(column):
     """Whether its rows are windows or packs, of which other rows are asked for."""
-    if isinstance(column, (StackedRows, EndToEnd)):
+    if isinstance(column, (StackedRows, ConcatColumn)):
         return any(map(cut_of_documents, getattr(column, "parts", None) or [column.column]))
     return isinstance(column, Column) and column.source is not column
 

@@ -16,7 +16,7 @@ import jreader
 from jreader import Columns, arrays, source
 from jreader.readers import Node, indexed, leaves, map_tree, op, start
 from jreader.readers.columns import column_of
-from jreader.readers.joined_columns import EndToEnd, Joined
+from jreader.readers.joined_columns import ConcatArray, ConcatColumn
 from jreader.readers.stacked_rows import StackedRows
 from jreader.sources.blocks import BlockColumns
 
@@ -167,7 +167,7 @@ def _alike(column):
     """Whether the rows of a column can be stacked: those of several readers may have several."""
     while isinstance(column, StackedRows):
         column = column.column
-    if not isinstance(column, EndToEnd):
+    if not isinstance(column, ConcatColumn):
         return True
     return len({_kind(part) for part in column.parts if len(part)}) < 2
 
@@ -182,7 +182,7 @@ moving = deeper(MOVERS, 4).filter(moves)
 
 def _of_arrays(recipe):
     columns = leaves(indexed(fast(recipe)).columns)
-    return all(isinstance(column, (np.ndarray, Joined)) for column in columns)
+    return all(isinstance(column, (np.ndarray, ConcatArray)) for column in columns)
 
 
 def _over_arrays(recipe):

@@ -135,7 +135,7 @@ def test_lanes_keep_their_rows_wherever_a_batch_begins(sizes, done, size):
         mine = [[order[place] for place in places if place % 8 == lane] for lane in range(8)]
         assert [int(sample["n"]) for sample in samples] == [n for lane in mine for n in lane]
         for lane, part in enumerate(parts):
-            if not part[number].stands_in:
+            if not part[number].is_placeholder:
                 assert [int(sample["n"]) for sample in part[number]] == mine[lane]
 
 

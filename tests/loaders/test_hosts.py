@@ -302,7 +302,7 @@ def test_a_run_that_read_its_maps_in_order_goes_on_with_hosts_that_do_not():
     plan = batch(over(arrays(np.arange(COUNT))), 8)
     one, other = (list(start(dealt_to(plan, share), position).items) for share in even(8, 2))
     assert [part.rows for part in one] == [part.rows for part in other] == [8, 8, 8, 4]
-    assert [part.stands_in for part in other] == [False, False, False, True]
+    assert [part.is_placeholder for part in other] == [False, False, False, True]
     rest = chain.from_iterable([*mine, *others] for mine, others in zip(one, other, strict=True))
     assert [*first, *rest][:COUNT] == list(over(Rows(COUNT, 0, "bare"))())
 

@@ -59,7 +59,7 @@ def dealt(order, host, batches, at=None, hosts=HOSTS):
     here = start(dealt_to(batch(order, hosts * EACH), share), at)
     for _ in range(batches):
         part = next(here.items)
-        mine = [] if part.stands_in else part.columns.tolist()
+        mine = [] if part.is_placeholder else part.columns.tolist()
         yield mine, part.rows, here.position()
 
 
@@ -120,7 +120,7 @@ def test_batches_of_parts_are_batches():
         ]
         assert len(whole) == len(both[0]) == len(both[1])
         for expected, one, other in zip(whole, *both, strict=True):
-            found = [int(row) for part in (one, other) for row in part if not part.stands_in]
+            found = [int(row) for part in (one, other) for row in part if not part.is_placeholder]
             assert sorted(found) == sorted(map(int, expected))
             assert one.rows == other.rows == len(expected)
 
@@ -128,7 +128,7 @@ def test_batches_of_parts_are_batches():
 def test_a_long_pass_is_dealt_in_blocks_that_meet():
     order = shuffle(arrays(np.arange(70_001)), seed=3)
     every, share = indexed(order).rows(np.arange(70_001))[0], Share(8, ((2, 4),))
-    parts = [part for part in dealt_to(batch(order, 8), share)() if not part.stands_in]
+    parts = [part for part in dealt_to(batch(order, 8), share)() if not part.is_placeholder]
     found = np.concatenate([part.columns for part in parts])
     assert found.tolist() == every[np.isin(np.arange(70_001) % 8, [2, 3])].tolist()
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from widths import examples
 
 from jreader import arrays, batch, chain, mix, shuffle
-from jreader.readers.joined_columns import Joined
-from jreader.readers.planes import Gathering, Plane
+from jreader.readers.joined_columns import ConcatArray
+from jreader.readers.planes import BatchGatherer, Plane
 
 lengths = st.lists(st.integers(0, 40), min_size=1, max_size=20).filter(any)
 
@@ -51,7 +51,7 @@ def test_batches_of_any_rows_are_those_of_the_concatenated_columns(kind, parts, 
     column = KINDS[kind](total)
     cuts = np.cumsum(parts)[:-1]
     several = np.split(column, cuts)
-    joined, labels = Joined(several), Joined(np.split(np.arange(total), cuts))
+    joined, labels = ConcatArray(several), ConcatArray(np.split(np.arange(total), cuts))
     labels.starts = joined.starts
     rows = np.random.default_rng(seed).integers(0, total, many)
     plane = Plane((joined, labels, np.arange(total)), many, lambda indices: [rows[indices]] * 3)
@@ -70,22 +70,22 @@ def test_batches_of_any_rows_are_those_of_the_concatenated_columns(kind, parts, 
 @examples(30)
 def test_rows_asked_for_alone_are_those_of_batches(parts, many, seed):
     total = sum(parts)
-    joined = Joined(np.split(wide(total), np.cumsum(parts)[:-1]))
+    joined = ConcatArray(np.split(wide(total), np.cumsum(parts)[:-1]))
     rows = np.random.default_rng(seed).integers(0, total, many)
-    np.testing.assert_array_equal(Gathering(joined, many)([rows]).columns, wide(total)[rows])
+    np.testing.assert_array_equal(BatchGatherer(joined, many)([rows]).columns, wide(total)[rows])
 
 
 def test_a_copy_gathers_from_its_own_memory():
     parts = np.split(wide(30), 3)
-    copied = pickle.loads(pickle.dumps(Joined(parts)))
+    copied = pickle.loads(pickle.dumps(ConcatArray(parts)))
     for part in parts:
         part[:] = -1
     rows = np.array([29, 0, 11])
-    np.testing.assert_array_equal(Gathering(copied, 3)([rows]).columns, wide(30)[rows])
+    np.testing.assert_array_equal(BatchGatherer(copied, 3)([rows]).columns, wide(30)[rows])
 
 
 def test_the_memory_of_parts_outlives_them():
-    joined = Joined([np.full(1000, part) for part in range(4)])
+    joined = ConcatArray([np.full(1000, part) for part in range(4)])
     gather, _ = joined.gatherer(4)
     rows = joined.addresses(*joined.found(np.array([0, 1000, 2000, 3000])))
     del joined

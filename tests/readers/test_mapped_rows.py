@@ -16,7 +16,7 @@ from movers import Rows
 from jreader import Pipeline, arrays, map_readers, map_samples, shuffle, xmap_readers
 from jreader.readers import Node, Reader, at_epoch, indexed, itself, lookup_of, op, start
 from jreader.readers.mapped_rows import mapped_rows
-from jreader.readers.nodes import bare
+from jreader.readers.nodes import unwrapped
 
 REORDERING = [op for op in OPS if op.moves == "rows"]
 
@@ -152,7 +152,7 @@ KINDS = [
 )
 def test_samples_are_those_of_the_plan_as_it_was_written(kind, moved):
     plan = moved(of_rows(kind))
-    assert list(plan) == list(bare(plan).start(None).items)
+    assert list(plan) == list(unwrapped(plan).start(None).items)
     assert [plan[index] for index in range(len(plan))] == list(plan)
 
 

@@ -186,7 +186,7 @@ def test_an_error_names_the_sample_and_no_sample_is_made_twice_afterwards(tmp_pa
     calls = tmp_path / "calls"
     monkeypatch.setenv("JREADER_TEST_FAILS", "1")
     monkeypatch.setenv("JREADER_TEST_CALLS", str(calls))
-    monkeypatch.setattr("jreader.pipelines.preparing._LOOKED_AT", 0)
+    monkeypatch.setattr("jreader.pipelines.preparing._TIMED_SAMPLES", 0)
     with pytest.raises(LookupError) as raised:
         plan(tmp_path, failing).prepare(part=(1, 1))
     assert "failing(np.int64(1700)) in map_readers" in "".join(raised.value.__notes__)
@@ -303,7 +303,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from jreader import Pipeline, arrays
 from jreader.transforms import disk_caches, pieces
-pieces._LEAST, disk_caches._POLL = 8, 0.01
+pieces._LEAST, disk_caches._POLL_SECONDS = 8, 0.01
 
 def sample(number):
     number = int(number)

@@ -19,7 +19,7 @@ import numpy as np
 from jax.sharding import Sharding
 
 from jreader.batches import Batching, batch, batching, map_batches, padded_batch
-from jreader.batches.stacked import returned
+from jreader.batches.stacked import checked_result
 from jreader.devices import Placement, sharding_placement
 from jreader.errors import ShortEpoch, noting, warn
 from jreader.feeds import FeedList, Feeds, cast, with_mask
@@ -39,7 +39,7 @@ from jreader.readers import (
     rebuilt,
 )
 from jreader.readers.columns import Dense, column_of
-from jreader.readers.joined_columns import ENDLESS, Joined
+from jreader.readers.joined_columns import ENDLESS, ConcatArray
 from jreader.readers.lanes import by_lane, owners_of
 from jreader.readers.nodes import ops_of
 from jreader.readers.overlaps import bytes_below
@@ -142,7 +142,7 @@ class BatchAt(Generic[Feed]):
                 "operators and methods of its arrays, or with jax.numpy"
             )
             with noting(note, jax.errors.TracerArrayConversionError):
-                columns = returned(fn, fn(columns))
+                columns = checked_result(fn, fn(columns))
         feed: Feed = self.feeds.traced(columns)
         if self.masked:
             feed = with_mask(map_tree(partial(_or_zeros, there), feed), there)
@@ -365,7 +365,7 @@ def _on_devices(column: Any, placement: Placement) -> _Stored:
         return _Stored(flat, found[1].rows, found[1].over(flat))
     rows = column_of(column)
     array, rows_of = rows.placed()
-    if not isinstance(rows, (Dense, Joined)):
+    if not isinstance(rows, (Dense, ConcatArray)):
         return _Stored(map_tree(partial(_as_placed, placement), array), rows_of)
     if array.nbytes >= _LOOKED_AT and any(map(bytes_below, rows.arrays)):
         warn(

@@ -21,7 +21,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from jreader import errors, orders
-from jreader.batches.stacked import returned
+from jreader.batches.stacked import checked_result
 from jreader.devices import Placement, placeable
 from jreader.feeds.classes import made_into
 from jreader.orders import as_seed
@@ -80,19 +80,19 @@ class Stage:
         """
         with errors.noting(f"raised by {described(self.fn)}, given to on_device, while traced"):
             if self.rng is None:
-                return returned(self.fn, self.fn(feed))
+                return checked_result(self.fn, self.fn(feed))
             words = np.array(orders.key(self.seed))
             key = jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
             key = _folded(key, epoch)
             if self.rng == "batch":
-                return returned(self.fn, self.fn(feed, _folded(key, first)))
+                return checked_result(self.fn, self.fn(feed, _folded(key, first)))
             numbers = _words_after(
                 first, jnp.arange(np.prod(shape), dtype=jnp.uint32).reshape(shape)
             )
             fold = _folded
             for _ in shape:
                 fold = jax.vmap(fold, (None, 0))
-            return returned(self.fn, self.fn(feed, fold(key, numbers)))
+            return checked_result(self.fn, self.fn(feed, fold(key, numbers)))
 
 
 def words(number: Any) -> Any:

@@ -10,8 +10,8 @@ from jax.sharding import Sharding
 from jreader.devices import Placement
 from jreader.loaders.loading import Loading
 from jreader.readers import described
-from jreader.readers.growing import only_looking
-from jreader.readers.nodes import unread
+from jreader.readers.growing import without_writing
+from jreader.readers.nodes import lazy_length
 from jreader.readers.plan_lines import Line, lines_of, under
 
 
@@ -25,13 +25,13 @@ def picture(loading: Loading | None, capacity: int) -> list[Line]:
     text = f"DataLoader(capacity={capacity})"
     if loading is None:
         return [Line(text, ("no source",))]
-    with only_looking():
+    with without_writing():
         return _notebook_lines(replace(loading), text)
 
 
 def _notebook_lines(loading: Loading, text: str) -> list[Line]:
     batches = loading.of_epoch().batches
-    known = None if unread(batches) else loading.count()
+    known = None if lazy_length(batches) else loading.count()
     feeds = "length unknown" if known is None else f"{known:,} feeds"
     loader = Line(text, (feeds, where(loading.placement)))
     return [*under([lines_of(batches)], loader), *_fields(loading.here)]

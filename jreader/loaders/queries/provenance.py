@@ -16,7 +16,7 @@ from jreader.readers import Cursor, Reader, at_epoch, described, indexed, leaves
 from jreader.readers.columns import Array, Column, column_of
 from jreader.readers.lanes import by_lane, owners_of
 from jreader.readers.planes import Plane, SideBySide
-from jreader.readers.seeds import seeded, waits
+from jreader.readers.seeds import lacks_seed, seeded
 from jreader.readers.stacked_rows import StackedRows
 from jreader.transforms.maps import without_maps
 from jreader.transforms.mixtures import mixed_as_read, sources_of
@@ -160,7 +160,7 @@ def _reordered(reader: Reader[Any], began: Cursor, cursor: Cursor, loading: Load
         ValueError: That is not drawn yet.
     """
     epoch = began["epoch"]
-    if waits(reader):
+    if lacks_seed(reader):
         if cursor["epoch"] != epoch or cursor["position"] is None:
             raise ValueError(
                 f"{described(loading.of_epoch().batches)} draws new numbers in each pass, and "

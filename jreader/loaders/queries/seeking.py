@@ -15,7 +15,7 @@ from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.mapped_rows import mapped_rows
 from jreader.readers.nodes import ops_of
 from jreader.readers.planes import Plane
-from jreader.readers.seeds import waits
+from jreader.readers.seeds import lacks_seed
 from jreader.transforms.sample_rng import keyed
 
 DoneAfter: TypeAlias = Callable[[int, int], tuple[Any, ...]]
@@ -37,7 +37,7 @@ def cursor_of_step(loading: Loading, epoch: int, start: int, *, endless: bool) -
     loading.check()
     batches = loading.of_epoch().batches
     cursor: Cursor = {**beginning(epoch), "plan": loading.plan()}
-    if waits(batches):
+    if lacks_seed(batches):
         raise ValueError(
             f"{described(batches)} draws new numbers in each pass, so step {start} of another run "
             "cannot be found: give its shuffles and random maps a seed, or give at=cursor."

@@ -27,7 +27,7 @@ from jreader.readers import Columns, Cursor, at_epoch, branches, described, inde
 from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.planes import Plane
 from jreader.readers.ragged import lengths_of
-from jreader.readers.seeds import waits
+from jreader.readers.seeds import lacks_seed
 
 
 def shapes_of(loading: Loading, cursor: Cursor) -> list[Any]:
@@ -109,7 +109,7 @@ def _of_buckets(op: bucket[Any], *, read: bool, keeps: bool) -> Iterator[Any]:
     every = range(len(op.bounds)) if known is None else known.buckets()
     wanted = [(number, op.rows[number]) for number in every]
     if keeps and known is not None:
-        wanted = [each for each in wanted if each[0] not in known.never()] + known.rests()
+        wanted = [each for each in wanted if each[0] not in known.never()] + known.short_batches()
     for number, rows in wanted:
         fitting = example(sample, dict.fromkeys(padding.chosen(sample), (op.bounds[number],)))
         yield op.made(padding, [fitting] * rows, number)
@@ -137,7 +137,7 @@ def _lengths(
     Raises:
         TypeError: They are not known, and any may come.
     """
-    plane = None if waits(op.reader) else indexed(at_epoch(op.reader, epoch))
+    plane = None if lacks_seed(op.reader) else indexed(at_epoch(op.reader, epoch))
     known = ragged_fields(op.reader, op.names) and all(op.axes_of(name) == 1 for name in names)
     if plane is None or plane.length >= ENDLESS or not known:
         every = [op.shapes_of(name) for name in names]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from jreader.readers.columns import Array, Column, Indices, Where, rows_on_device
-from jreader.readers.joined_columns import alike, laid_end_to_end
+from jreader.readers.joined_columns import alike, concat_columns
 from jreader.readers.messages import described
 from jreader.readers.trees import leaves, map_tree
 from jreader.sources.blocks.decoded_blocks import Decoded
@@ -127,11 +127,11 @@ class BlockColumns(Column):
         return self._for_orders[open_blocks]
 
     @staticmethod
-    def end_to_end(columns: Sequence[BlockColumns]) -> BlockColumns:
+    def concat(columns: Sequence[BlockColumns]) -> BlockColumns:
         """The blocks of several columns as those of one.
 
         >>> halves = [BlockColumns([0], 2, lambda _, n=n: np.arange(2) + n) for n in (0, 10)]
-        >>> both = BlockColumns.end_to_end(halves)
+        >>> both = BlockColumns.concat(halves)
         >>> both.block_starts.tolist(), both.gather(np.array([3, 0])).tolist()
         ([0, 2], [11, 0])
         """
@@ -151,7 +151,7 @@ class BlockColumns(Column):
             decode,
             name=" and ".join(dict.fromkeys(map(described, columns))),
             open_blocks=sum(kept) if kept else None,
-            by_row=laid_end_to_end(by_row) if len(by_row) == len(columns) else None,
+            by_row=concat_columns(by_row) if len(by_row) == len(columns) else None,
         )
 
     @cached_property

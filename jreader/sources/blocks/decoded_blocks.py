@@ -14,7 +14,7 @@ import numpy as np
 from jreader.errors import DamagedData
 from jreader.readers.columns import Array, Column, Dense, column_of, each_column
 from jreader.readers.joined_columns import alike
-from jreader.readers.planes import Gathering
+from jreader.readers.planes import BatchGatherer
 from jreader.readers.protected import read_only
 from jreader.readers.trees import leaves, map_tree, rebuilt, zipped
 
@@ -85,7 +85,7 @@ class Arena:
             lambda array: np.empty((slots * rows, *array.shape[1:]), array.dtype), like
         )
         self._arrays = leaves(self._tree)
-        self._size, self._gathering = 0, Gathering(self._tree, 0)
+        self._size, self._gathering = 0, BatchGatherer(self._tree, 0)
 
     def fits(self, block: Any) -> bool:
         """Whether there is a slot for the arrays of a block, which are of the kind of the first."""
@@ -102,7 +102,7 @@ class Arena:
         """Rows of the blocks in these slots, or in one of them: a tree of arrays."""
         if len(rows) > self._size:
             self._size = len(rows)
-            self._gathering = Gathering(self._tree, self._size)
+            self._gathering = BatchGatherer(self._tree, self._size)
         addresses = slots * self.rows + rows
         batch: Any = self._gathering.gather([addresses] * len(self._arrays))  # all are arrays
         return batch.columns

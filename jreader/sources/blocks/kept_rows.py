@@ -14,7 +14,7 @@ import numpy as np
 from jreader.errors import DamagedData
 from jreader.readers.columns import Array, Column, Take
 from jreader.readers.joined_columns import alike
-from jreader.readers.planes import Gathering
+from jreader.readers.planes import BatchGatherer
 from jreader.readers.trees import leaves, map_tree
 from jreader.sources.blocks.decoded_blocks import Decoded
 from jreader.staging import Staging
@@ -50,7 +50,7 @@ class KeptRows(Column):
 
     def gatherer(self, size: int) -> tuple[Take, Staging | None]:
         """Gathers into memory that is staged for so many rows."""
-        gathering, fields = Gathering(self._tree, size), len(self._arrays)
+        gathering, fields = BatchGatherer(self._tree, size), len(self._arrays)
 
         def gather(rows: Array) -> Any:
             if self._missing.any():

@@ -1,6 +1,6 @@
 """The open blocks of one pass: decoded ahead on threads, in the order of first use, few at a time.
 
-A pass announces its rows (`expect`). So blocks are decoded in the order in which they are needed
+A pass announces its rows (`prefetch`). So blocks are decoded in the order in which they are needed
 first, and a block whose rows come again is not closed before: in an order by blocks
 (`shuffle(blocks=)`), each is decoded once. Threads decode only into places that are free. Whoever
 needs a block that is not under way decodes it itself.
@@ -20,7 +20,7 @@ import numpy as np
 from jreader.cores import usable_cores
 from jreader.readers.columns import Array, Column
 from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
-from jreader.readers.joined_columns import merged, parted
+from jreader.readers.joined_columns import by_part, merged
 from jreader.readers.messages import described
 from jreader.sources.blocks.decoded_blocks import Arena, Decoded, Slot, slot_rows
 
@@ -90,7 +90,7 @@ class OpenBlocks(Column):
     def __repr__(self) -> str:
         return described(self.column)
 
-    def expect(self, rows: Array) -> None:
+    def prefetch(self, rows: Array) -> None:
         """Takes note that these rows come; threads begin to decode their blocks."""
         self._check_process()
         which = self.column.blocks_of(rows)
@@ -136,7 +136,7 @@ class OpenBlocks(Column):
             return given
         parts: list[tuple[Any, Any]] = []
         # those that are open first: they may make room for the others, which come as expected
-        for block, here in sorted(parted(which), key=self._turn):
+        for block, here in sorted(by_part(which), key=self._turn):
             some = local[here]
             parts.append((here, self._rows_of(block).gather(some)))
             self._used(block, len(some))
@@ -150,7 +150,7 @@ class OpenBlocks(Column):
         if not self._rows_ahead:
             return self._one_by_one(rows)
         some = (rows[low : low + self._rows_ahead] for low in range(0, len(rows), self._rows_ahead))
-        return chain.from_iterable(map(self.good_ones_first, some))
+        return chain.from_iterable(map(self.rows_until_error, some))
 
     def _one_by_one(self, rows: Array) -> Iterator[Any]:
         """Those of one block that follow one another are taken at once."""

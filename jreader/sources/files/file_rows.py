@@ -15,7 +15,7 @@ import numpy as np
 
 from jreader.errors import DamagedData
 from jreader.readers.columns import Array, ArrayColumn, Take, Where, rows_on_device
-from jreader.readers.joined_columns import found
+from jreader.readers.joined_columns import locate
 from jreader.sources.file_checks import reading
 from jreader.sources.files.byte_ranges import ByteFile, FileObject
 from jreader.sources.files.magic_numbers import both_ends_read
@@ -85,8 +85,8 @@ class FileRows(ArrayColumn):
 
     def spans(self, begins: Array, ends: Array) -> Iterable[Array]:
         """The rows from each begin to its end, in arrays that cannot be written to."""
-        first = found(self._starts[:-1], begins)[0]
-        last = np.maximum(found(self._starts[:-1], ends - 1)[0], first)
+        first = locate(self._starts[:-1], begins)[0]
+        last = np.maximum(locate(self._starts[:-1], ends - 1)[0], first)
         many = last - first + 1  # files that each lies in
         inside = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
         which = np.repeat(first, many) + inside
@@ -105,7 +105,7 @@ class FileRows(ArrayColumn):
 
     def where(self, rows: Array) -> list[Where]:
         """The file of each row, and the byte at which it begins."""
-        which, local = found(self._starts[:-1], rows)
+        which, local = locate(self._starts[:-1], rows)
         begins = (self._firsts[which] + local * self._width).tolist()
         return [Where(self.files[f].path, at) for f, at in zip(which.tolist(), begins, strict=True)]
 
@@ -114,7 +114,7 @@ class FileRows(ArrayColumn):
         return self[:], rows_on_device
 
     @staticmethod
-    def end_to_end(columns: Sequence[Any]) -> FileRows | None:
+    def concat(columns: Sequence[Any]) -> FileRows | None:
         """The rows of several such columns as those of one."""
         first = columns[0]
         if any((each.dtype, each.shape[1:]) != (first.dtype, first.shape[1:]) for each in columns):

@@ -15,8 +15,8 @@ import numpy as np
 
 from jreader.readers import argument, op
 from jreader.readers.columns import Array, Column, Where, gathered_in_order, run_begins
-from jreader.readers.joined_columns import found
-from jreader.readers.reading_ahead import GatheredAhead
+from jreader.readers.joined_columns import locate
+from jreader.readers.reading_ahead import PrefetchedColumn
 from jreader.sources.columns import FileTable
 from jreader.sources.files.block_store import Store, checked_block, checked_store
 from jreader.sources.files.byte_ranges import ByteFile
@@ -77,7 +77,7 @@ class Records(Column):
 
     def reading(self, *, in_batches: bool = True) -> Column:
         """The same rows for one pass, which asks for some batches ahead where files answer late."""
-        return GatheredAhead(self) if in_batches and self._remote else self
+        return PrefetchedColumn(self) if in_batches and self._remote else self
 
     def gather(self, rows: Array) -> list[Any]:
         """Those rows, in a list."""
@@ -91,7 +91,7 @@ class Records(Column):
             _, begins, ends = self._places(some)
             fitting = int(np.searchsorted(np.cumsum(ends - begins), self.ahead, "right"))
             some = some[: max(fitting, 1)]
-            yield from self.good_ones_first(some)
+            yield from self.rows_until_error(some)
             low, many = low + len(some), min(2 * many, _AT_ONCE)
 
     def cuts(self, size: int) -> Array:
@@ -115,7 +115,7 @@ class Records(Column):
 
     def _places(self, rows: Array) -> tuple[Array, Array, Array]:
         """The file of each row, and where in it the row begins and ends."""
-        which = found(self.starts[1:], rows)[0] + 1
+        which = locate(self.starts[1:], rows)[0] + 1
         at = rows + which  # each file has one offset more than rows
         return which, self.offsets[at], self.offsets[at + 1]
 
@@ -221,8 +221,8 @@ class RecordFiles(FileReader[T], FileTable[T]):
 
     def opened(self) -> Records:
         """The records; where they begin is found, if it is not kept."""
-        found = FileIndex(self.kind, self.find, _ends_with_file, self.index_rules)
-        index = self.found_in_files(found)
+        locate = FileIndex(self.kind, self.find, _ends_with_file, self.index_rules)
+        index = self.found_in_files(locate)
         if (part := self.file_part) is not None:
             part.check_size(self.files[0].size)
             index = SetIndex.of_parts([part.of_offsets(index.values)])

@@ -13,7 +13,7 @@ from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from jreader.readers.exits_and_forks import in_daemon
+from jreader.readers.exits_and_forks import run_daemon
 from jreader.sources.file_checks import State, States
 from jreader.sources.files.block_store import Permit, Store
 from jreader.sources.files.byte_ranges import ByteFile, LocalFile
@@ -146,7 +146,7 @@ def _read_in_turn(
         while True:
             for read in islice(left, threads - len(ahead)):
                 permit = Permit()
-                future = in_daemon("jreader store", partial(read, permit))
+                future = run_daemon("jreader store", partial(read, permit))
                 ahead.append((permit, future.result))
             if not ahead:
                 return

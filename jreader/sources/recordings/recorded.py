@@ -14,7 +14,7 @@ import numpy as np
 from jreader.errors import ReaderError, check_flag, check_number, warn
 from jreader.readers import argument, op
 from jreader.readers.columns import Array, ArrayColumn, Column, Where, offsets_of
-from jreader.readers.joined_columns import found
+from jreader.readers.joined_columns import locate
 from jreader.readers.ragged import Ragged
 from jreader.sources.columns import FileTable
 from jreader.sources.file_checks import check_unpacked, damaged
@@ -100,7 +100,7 @@ class Frames(ArrayColumn):
 
     def where(self, rows: Array) -> list[Where]:
         """The file of each."""
-        return [Where(self.files[file].path, 0) for file in found(self.starts, rows)[0]]
+        return [Where(self.files[file].path, 0) for file in locate(self.starts, rows)[0]]
 
     def read(self, number: int, first: int, out: Array) -> None:
         """Fills an array with the frames of a recording from `first` on.
@@ -151,7 +151,7 @@ class Clips(Column):
 
     def gather(self, rows: Array) -> dict[str, Array]:
         """Those clips, and for each the number of its file, and its first frame."""
-        files, number = found(self.starts, rows)
+        files, number = locate(self.starts, rows)
         begins = number * self.stride
         taken = np.empty((len(rows), self.size, *self.frames.shape[1:]), self.frames.dtype)
         before = None

@@ -25,7 +25,7 @@ import numpy as np
 from jreader.errors import DamagedData
 from jreader.extras import extra
 from jreader.readers.columns import Array, Column
-from jreader.readers.joined_columns import found, laid_end_to_end, merged, parted, share_starts
+from jreader.readers.joined_columns import by_part, concat_columns, locate, merged, share_starts
 from jreader.readers.ragged import Ragged
 from jreader.readers.trees import leaves
 from jreader.sources.file_checks import damaged
@@ -229,7 +229,7 @@ def columns_end_to_end(trees: Sequence[Any]) -> Any:
         return first
     if isinstance(first, dict):
         return {name: columns_end_to_end([tree[name] for tree in trees]) for name in first}
-    return laid_end_to_end(trees)
+    return concat_columns(trees)
 
 
 class ArrowObjects(Column):
@@ -254,7 +254,7 @@ class ArrowObjects(Column):
         return f"{self.chunks[0].array.type}[{len(self)}]"
 
     @staticmethod
-    def end_to_end(columns: Sequence[ArrowObjects]) -> ArrowObjects:
+    def concat(columns: Sequence[ArrowObjects]) -> ArrowObjects:
         """The values of several columns as those of one."""
         return ArrowObjects([chunk for column in columns for chunk in column.chunks])
 
@@ -266,9 +266,9 @@ class ArrowObjects(Column):
         """
         if len(self.chunks) == 1:
             return self.chunks[0].take(rows)
-        which, local = found(self.starts, rows)
+        which, local = locate(self.starts, rows)
         if len(self.chunks) * 4 <= len(rows):  # of few, those of each in one call
-            taken = [(here, self.chunks[chunk].take(local[here])) for chunk, here in parted(which)]
+            taken = [(here, self.chunks[chunk].take(local[here])) for chunk, here in by_part(which)]
             return list(merged(taken, len(rows)))
         pairs = zip(which.tolist(), local.tolist(), strict=True)
         return [self.chunks[chunk].one(row) for chunk, row in pairs]

@@ -19,10 +19,10 @@ import numpy as np
 from jreader.orders.arithmetic import NARROW, mixed
 from jreader.readers.columns import Array, offsets_of
 from jreader.readers.holders import Held
-from jreader.readers.joined_columns import parted
+from jreader.readers.joined_columns import by_part
 from jreader.readers.windowed import Cut
 from jreader.transforms.packing.document_fields import Documents
-from jreader.transforms.packing.whole_documents import Found, in_parts, key_of_range
+from jreader.transforms.packing.whole_documents import DocumentPieces, in_parts, key_of_range
 
 _LEAST, _ROWS = 64, 16  # documents of a group, and rows that it makes
 MOST = 1 << 16  # of what `shuffled` orders
@@ -65,17 +65,17 @@ class CutDocuments:
         """The documents at these places, and the token with which each of these pieces begins."""
         return places, 0
 
-    def found(self, variant: Array, row: Array) -> Found:
+    def found(self, variant: Array, row: Array) -> DocumentPieces:
         """What lies in some rows, from left to right."""
         place, begins, length = self._pieces(self.tables, variant, row, self._width(row))
         there = length > 0
-        return Found(there.sum(1), place[there], begins[there], length[there])
+        return DocumentPieces(there.sum(1), place[there], begins[there], length[there])
 
     def holding(self, documents: Held, variant: Any) -> Held:
         """The rows that hold these documents: the inverse of `found`."""
         local, group = np.divmod(documents.index, self._groups)
         spans = np.zeros((2, len(local)), np.int64)
-        for number, here in parted(group):
+        for number, here in by_part(group):
             order = shuffled(self._each, variant, np.array([number], np.uint32))[0]
             ends = (
                 offsets_of(self.tables["length"][number, order])

@@ -208,11 +208,11 @@ def _joined_rows(name: str, rows: Sequence[Any]) -> Ragged:
     """A column of rows that were read; empty ones may be of any dtype, as `[]` is."""
     full = [row for row in rows if len(row)] or rows[:1]
     if len(kinds := {(str(row.dtype), row.shape[1:]) for row in full}) > 1:
-        told = " and ".join(f"{dtype}[..., {shape}]" for dtype, shape in sorted(kinds)[:2])
+        seen = " and ".join(f"{dtype}[..., {shape}]" for dtype, shape in sorted(kinds)[:2])
         raise FeedMismatch(
-            f"{_CALL} needs documents of one dtype and shape, and {name!r} has {told}: make them "
+            f"{_CALL} needs documents of one dtype and shape, and {name!r} has {seen}: make them "
             f"alike, with .map(...)."
         )
     there = all(isinstance(row, np.ndarray) for row in full)
-    whole = np.concatenate(full) if there else MadeRows.end_to_end([*map(MadeRows.of, full)])
+    whole = np.concatenate(full) if there else MadeRows.concat([*map(MadeRows.of, full)])
     return Ragged(whole, offsets_of(list(map(len, rows))))

@@ -21,7 +21,7 @@ from jreader.readers.columns import Array, Column, Indices, array_column, in_dty
 from jreader.staging import lease
 from jreader.transforms.packing.cut_documents import CutDocuments
 from jreader.transforms.packing.document_fields import POSITIONS, SEGMENT_IDS
-from jreader.transforms.packing.whole_documents import Found, WholeDocuments
+from jreader.transforms.packing.whole_documents import DocumentPieces, WholeDocuments
 
 _VARIANTS = 1 << 16
 _END = (1 << 31) - 1
@@ -121,7 +121,7 @@ class PackedRows(Column):
             out |= self._packed(group, found.of(group.which), gone)
         return out | self._beside(found, gone) if self._documents.beside else out
 
-    def _packed(self, group: Group, found: Found, gone: Array) -> dict[str, Array]:
+    def _packed(self, group: Group, found: DocumentPieces, gone: Array) -> dict[str, Array]:
         """Some fields of rows, with their segment ids and positions."""
         size, last = group.size, np.cumsum(found.many)
         first = last - found.many
@@ -145,7 +145,7 @@ class PackedRows(Column):
         return self._led(group, out) if group.led else out
 
     def _tokens(
-        self, group: Group, found: Found, gone: Array, ends: list[int], rooms: list[int]
+        self, group: Group, found: DocumentPieces, gone: Array, ends: list[int], rooms: list[int]
     ) -> dict[str, Array]:
         """The values of documents end to end, with padding behind the last ones of short rows."""
         out = {}
@@ -183,7 +183,7 @@ class PackedRows(Column):
             name: namespace.concatenate([fronts[name], column], 1) for name, column in made.items()
         }
 
-    def _beside(self, found: Found, gone: Array) -> dict[str, Array]:
+    def _beside(self, found: DocumentPieces, gone: Array) -> dict[str, Array]:
         """The values that documents have as a whole, each in the slot of its document."""
         row = np.repeat(np.arange(len(found.many)), found.many)[~gone]
         slot = np.arange(len(gone)) - np.repeat(offsets_of(found.many)[:-1], found.many)

@@ -18,7 +18,7 @@ from jreader.readers.holders import Held
 from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.made_rows import made_lazily, may_be_lazy
 from jreader.readers.memos import Memo
-from jreader.readers.nodes import unread
+from jreader.readers.nodes import lazy_length
 from jreader.readers.planes import Plane
 from jreader.readers.ragged import lengths_hash
 from jreader.readers.seeds import seeded_below
@@ -226,9 +226,9 @@ class pack(Node[dict[str, Any]]):
             return plane.length, lambda done: plane.samples(done).items
 
         reader = made_lazily(self.reader, (chain, interleave, mix))
-        return in_windows(self, reader, at, many, packed, self._of_nothing)
+        return in_windows(self, reader, at, many, packed, self._no_documents)
 
-    def _of_nothing(self) -> FeedMismatch:
+    def _no_documents(self) -> FeedMismatch:
         return FeedMismatch(
             f"{self!r} has nothing to pack: none of the documents of this pass has a token that is "
             f"kept. Give documents with tokens, or other lengths than {self.size}."
@@ -250,7 +250,7 @@ class pack(Node[dict[str, Any]]):
 
     def notes(self) -> tuple[str, ...]:
         """The fill, where it is known."""
-        fill = None if unread(self) else self.fill
+        fill = None if lazy_length(self) else self.fill
         return () if fill is None else (f"fill {fill:.4f}",)
 
     def _whole(self) -> DealtDocuments | None:

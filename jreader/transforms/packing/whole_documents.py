@@ -22,7 +22,7 @@ from jreader.orders.arithmetic import NARROW, mixed
 from jreader.progress import Bar
 from jreader.readers.columns import Array, offsets_of
 from jreader.readers.holders import Held
-from jreader.readers.joined_columns import parted
+from jreader.readers.joined_columns import by_part
 from jreader.transforms.packing.document_fields import Documents
 
 Longer: TypeAlias = Literal["error", "split", "truncate", "drop"]
@@ -37,7 +37,7 @@ _KEPT = 1 << 20  # documents: of so many, the whole deal of a variant is kept
 _IN_CACHE = 1 << 14  # documents that are dealt in one go for it
 
 
-class Found(NamedTuple):
+class DocumentPieces(NamedTuple):
     """Pieces of documents, from left to right, row after row.
 
     Attributes:
@@ -52,7 +52,7 @@ class Found(NamedTuple):
     begins: Array | int
     lengths: Array
 
-    def of(self, which: Any) -> Found:
+    def of(self, which: Any) -> DocumentPieces:
         """The same pieces with the lengths of some fields; all (...) where these do not differ."""
         if which is ...:
             return self
@@ -147,7 +147,7 @@ class WholeDocuments:
         """How many pieces of documents there are."""
         return len(self._sorted)
 
-    def found(self, variant: Array, row: Array) -> Found:
+    def found(self, variant: Array, row: Array) -> DocumentPieces:
         """What lies in some rows, as `pieces` says."""
         tables = self.tables
         kind = np.searchsorted(tables["first row"], row, "right") - 1
@@ -161,7 +161,7 @@ class WholeDocuments:
         else:
             place = self._dealt(np.repeat(variant, many), length, rank)
         documents, begins = self.documents(place)
-        return Found(many, documents, begins, tables["length"][length])
+        return DocumentPieces(many, documents, begins, tables["length"][length])
 
     def holding(self, documents: Held, variant: Any) -> Held:
         """The rows that hold these documents: the inverse of `found`."""
@@ -185,7 +185,7 @@ class WholeDocuments:
         tables, pieces = self.tables, self._pieces_of(documents)
         length = tables["length"].searchsorted(pieces.end)
         place = np.empty(len(length), np.int64)
-        for number, here in parted(length):
+        for number, here in by_part(length):
             low, many = int(tables["first document"][number]), int(tables["count"][number])
             place[here] = self._sorted[low : low + many].searchsorted(
                 pieces.index[here].astype(np.uint32)

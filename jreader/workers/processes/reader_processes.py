@@ -22,8 +22,8 @@ from jreader.readers import (
     Position,
     Reader,
     argument,
+    bad_position,
     checked_position,
-    foreign,
     length,
     op,
     refused,
@@ -108,7 +108,7 @@ class multiprocess_reader(Node[T]):
         first = (0, ((False, None),) * len(self.readers))
         turn, begun_at = checked_position(at, first)
         if turn >= len(self.readers):
-            raise foreign(at, first)
+            raise bad_position(at, first)
         return turn, begun_at
 
     def length(self) -> int | None:

@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 
 from jreader.errors import begun_at, place_of_caller
 from jreader.readers import Node, Pass, Reader
-from jreader.readers.exits_and_forks import ForkGuard, settle, stop_at_exit
-from jreader.readers.nodes import arguments, own_pass, readers_below, sources_first
+from jreader.readers.exits_and_forks import ForkGuard, resolve_future, stop_at_exit
+from jreader.readers.nodes import arguments, overriding_pass, readers_below, sources_first
 
 T = TypeVar("T")
 
@@ -154,7 +154,7 @@ class Drawer:
 
     def _sent(self, fn: Callable[[], T]) -> Future[T]:
         done: Future[T] = Future()
-        self.work(partial(settle, done, fn))
+        self.work(partial(resolve_future, done, fn))
         return done
 
     def _is_here(self) -> bool:
@@ -243,7 +243,7 @@ def _reads_users_code(reader: Reader[Any]) -> bool:
     """Whether a reader itself, not those that it reads, is code of a user or has some."""
     if not isinstance(reader, Node):
         return True  # a function that is a source
-    if own_pass(reader) is not None or not _is_known(type(reader)):
+    if overriding_pass(reader) is not None or not _is_known(type(reader)):
         return True
     seen = set(map(id, reader.input_readers))
     return any(_is_users(value, seen) for _, value in arguments(reader))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jreader.errors import DamagedData
 from jreader.readers import Plane, leaves
-from jreader.readers.joined_columns import Joined
+from jreader.readers.joined_columns import ConcatArray
 from jreader.readers.ragged import Ragged
 from jreader.sources.tables.arrow_columns import ArrowObjects, Nulls, arrow_column, columns_of
 
@@ -79,7 +79,7 @@ class TestMemory:
     def test_several_chunks_are_one_column_and_share_the_places_where_they_meet(self):
         table = pa.concat_tables([pa.table({"a": [1, 2], "b": [1.5, 2]})] * 3)
         columns = columns_of(table, Nulls("here"))
-        assert all(isinstance(each, Joined) for each in columns.values())
+        assert all(isinstance(each, ConcatArray) for each in columns.values())
         assert columns["a"].starts is columns["b"].starts
 
 
