@@ -63,9 +63,9 @@ _CALL = "bucket(reader, bounds)"
 
 @op
 class bucket(Node[Columns[T]]):
-    """Batches of samples of about one length: each is padded to the bound of its bucket.
+    """Batch samples of similar length together; each batch is padded to the bound of its bucket.
 
-    A step that is compiled for each shape is compiled once for each bound, and little is padded.
+    A jitted step is compiled once for each bound, and little is padded.
 
     >>> documents = lambda: [[1], [2, 3, 4], [5], [6, 7, 8, 9], [10, 11, 12]]
     >>> for batch in bucket(documents, [2, 4], batch_size=2)():
@@ -85,9 +85,9 @@ class bucket(Node[Columns[T]]):
     A batch has the form that `padded_batch` describes: the padded fields, and a mask for each of
     them.
 
-    If the lengths are known before a sample is read (ragged columns, not shuffled before), samples
-    are shuffled inside their buckets, and the batches of all buckets are mixed, in each epoch anew:
-    by seed, epoch and index alone, so that any batch is found at once, on any host. Otherwise each
+    If the lengths are known before a sample is read (ragged columns, not shuffled before), each
+    epoch shuffles the samples inside their buckets, and mixes the batches of all buckets. The order
+    follows from seed, epoch and index alone, so any host finds any batch at once. Otherwise each
     batch comes when its bucket is full.
 
     The last samples of each bucket may fill no batch. Short batches come among the others where
@@ -102,7 +102,7 @@ class bucket(Node[Columns[T]]):
         reader: Any reader of arrays, or lists, that differ in length, alone or as fields.
         bounds: The lengths of the buckets, in rising order. A sample belongs to the first one that
             is not less than its length. Or, where lengths are known, how many buckets there are:
-            then their bounds are those that pad least, which `repr` tells.
+            then their bounds are those that pad least, which `repr` shows.
         batch_size: Samples per batch. Instead of `tokens`.
         tokens: Values per batch, padding included: a bucket of bound b has `tokens // b` samples
             per batch.

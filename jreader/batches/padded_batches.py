@@ -1,7 +1,7 @@
 """`padded_batch`: batches of samples that differ in length, each padded to one length.
 
 A compiled step needs arrays of one shape, and is compiled anew for every other one. So what is
-padded is told by a mask, and to which lengths is the user's choice: few lengths are few shapes.
+padded is in a mask, and to which lengths is the user's choice: few lengths are few shapes.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _checked_axes(call: str, axes: Any) -> Any:
 
 @op
 class padded_batch(batch[T]):
-    """Batches of samples that differ in length, padded to one length, with masks of what is there.
+    """Batch samples that differ in length: pads them to one length, and adds masks.
 
     >>> documents = lambda: [[7, 8, 9], [4], [5, 6], [1, 2, 3, 4, 5]]
     >>> for columns in padded_batch(documents, 2, to=[4, 8])():
@@ -98,7 +98,7 @@ class padded_batch(batch[T]):
     Args:
         reader: Any reader of arrays, or lists, that differ in length, alone or as fields.
         batch_size: Samples per batch.
-        drop_last: What becomes of a last batch with fewer samples, as in `batch`.
+        drop_last: Whether to leave out a last batch with fewer samples, as in `batch`.
         to: The length of a batch: "longest" for that of its longest row, or a list of lengths that
             rise, of which it gets the first that is long enough. A list of one is a fixed length.
             Or a dict of these, or of single lengths, by field, for the fields to pad; one of

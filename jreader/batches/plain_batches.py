@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 @op
 class batch(Node[Sequence[T]]):
-    """Sequences of `batch_size` samples: lists, or `Columns` over an indexed reader.
+    """Group the samples into batches of `batch_size`: lists, or `Columns` over an indexed reader.
 
     >>> list(batch(lambda: "abcde", 2)())
     [['a', 'b'], ['c', 'd'], ['e']]
@@ -205,7 +205,7 @@ class batch(Node[Sequence[T]]):
 
 @op
 class map_batches(Node[Sequence[Any]]):
-    """`fn` of the stacked columns of each batch: one call for a whole batch, in NumPy.
+    """Apply `fn` to the stacked columns of each batch: one call for a whole batch, in NumPy.
 
     `fn` takes the tree of the samples with a leading batch axis (a tuple of arrays for tuple
     samples, a dict for dict samples), and returns such a tree. The result still reads as a sequence

@@ -39,7 +39,7 @@ _VALUES = (str, bytes, bytearray, memoryview)  # sequences, but of the parts of 
 
 @op
 class unbatch(Node[Any]):
-    """The samples of batches, one by one: what `batch` was given.
+    """Take batches apart into their samples: the inverse of `batch`.
 
     >>> list(unbatch(lambda: [["a", "b"], ["c"]])())
     ['a', 'b', 'c']
@@ -171,7 +171,7 @@ class unbatch(Node[Any]):
 
 
 def rebatch(reader: Reader[Any], batch_size: int, drop_last: bool | None = None) -> batch[Any]:
-    """Batches of another size: `batch` of the samples of batches.
+    """Regroup the samples of batches into batches of another size.
 
     >>> list(rebatch(lambda: [[1, 2, 3], [4], [5, 6]], 2)())
     [[1, 2], [3, 4], [5, 6]]

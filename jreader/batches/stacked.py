@@ -22,7 +22,7 @@ _BUFFERS = (str, bytes, bytearray, memoryview, machine_array)
 
 
 def stack(samples: Sequence[Any]) -> Any:
-    """One tree of arrays for a sequence of samples of one structure.
+    """Stack samples of one structure into one tree of arrays.
 
     >>> stack([(0, [1.0, 2.0]), (1, [3.0, 4.0])])[0]
     array([0, 1])
@@ -44,7 +44,7 @@ def stack(samples: Sequence[Any]) -> Any:
 
 
 def collate(samples: Sequence[Any]) -> Any:
-    """One tree for a sequence of samples of one structure: as `stack`, but strings stay lists.
+    """Stack samples of one structure into one tree, as `stack` does; strings stay lists.
 
     >>> image, name = collate([(np.zeros(4), "a"), (np.ones(4), "b")])
     >>> image.shape, name

@@ -42,7 +42,7 @@ from jreader.readers.windowed import Cut
 
 @op
 class sliding_window(Node[Any]):
-    """`size` consecutive samples as one sample, stacked along a new first axis.
+    """Stack each `size` consecutive samples into one sample, along a new first axis.
 
     >>> list(sliding_window(lambda: [1, 2, 3, 4], 2)())
     [array([1, 2]), array([3, 4])]
@@ -70,8 +70,8 @@ class sliding_window(Node[Any]):
         size: How many samples a window has.
         stride: How many samples after a window the next one begins; None for `size`, so that they
             do not overlap. With more than `size`, samples between them are left out.
-        drop_last: Whether to leave out a last window of fewer samples. None leaves it out and warns
-            of it; with False it is given, with fewer rows, and then windows are not indexed.
+        drop_last: Whether to leave out a last window of fewer samples. None leaves it out, and
+            warns; False keeps it, with fewer rows, and then windows are not indexed.
 
     Raises:
         FeedMismatch: The samples of a window cannot be stacked (while iterating).
@@ -214,7 +214,7 @@ class sliding_window(Node[Any]):
 
 @op
 class group_by(Node[Any]):
-    """Consecutive samples for which `fn` is equal as one sample, stacked along a new first axis.
+    """Stack consecutive samples for which `fn` is equal into one sample, along a new first axis.
 
     >>> events = [("ann", 1), ("ann", 2), ("bob", 7), ("ann", 3)]
     >>> [counts.tolist() for _, counts in group_by(lambda event: event[0], lambda: events)()]

@@ -186,8 +186,8 @@ def split(
 ) -> tuple[Pipeline[T], ...]:
     """Splits the samples at random into parts that share none, the same ones in every epoch.
 
-    Split before you shuffle: `train.shuffle(seed=0)` then shuffles each epoch of `train` anew, and
-    no sample of another part comes in. The same seed gives the same parts, in every run and
+    Split before you shuffle: `train.shuffle(seed=0)` then reshuffles `train` in each epoch, and no
+    sample of another part comes in. The same seed gives the same parts, in every run and
     process.
 
     >>> from jreader import Pipeline, arrays

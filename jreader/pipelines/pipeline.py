@@ -92,8 +92,8 @@ def _checked(call: str, reader: Any) -> Any:
 class Pipeline(Node[T]):
     """A reader with every op as a method, read from left to right.
 
-    It never changes: each method gives a new one. It is a reader itself, so both spellings mix, and
-    it can be iterated.
+    A pipeline never changes: each method returns a new one. It is a reader itself, so you can
+    iterate it, and pass it to the functions of the same names.
 
     >>> words = Pipeline(lambda: ["a", "bb", "ccc"])
     >>> list(words.map(len).filter(lambda n: n > 1).batch(2))
@@ -134,7 +134,7 @@ class Pipeline(Node[T]):
         return lookup_of(self.reader)
 
     def peek(self) -> T:
-        """Returns the first sample, or batch; no pass is affected.
+        """Return the first sample, or batch; no pass is affected.
 
         >>> from jreader import Pipeline
         >>> Pipeline(lambda: "abc").skip(1).peek()
@@ -150,7 +150,7 @@ class Pipeline(Node[T]):
 
     @property
     def fill(self) -> float | None:
-        """The share of tokens in the rows of `pack`; None where it is not known before a pass.
+        """The share of tokens in the rows of `pack`; None if it is unknown before a pass.
 
         >>> from jreader import Pipeline, ragged
         >>> Pipeline(ragged([11, 12, 13, 21, 31, 32], [0, 3, 4, 6])).pack(4).shuffle(seed=0).fill
@@ -163,7 +163,7 @@ class Pipeline(Node[T]):
     def element_spec(self) -> Any:
         """The shapes and dtypes of a sample, or of a batch as arrays: a tree of `ArraySpec`.
 
-        They are taken from the first one, which is read for it; no pass is affected. The first
+        Reads the first one; no pass is affected. The first
         axis of a batch is None if the last batch may be shorter. A field that is None stays None,
         here as in feeds. `jax.eval_shape` takes such a tree; `loader.element_spec` has what arrives
         on the devices.
@@ -246,7 +246,7 @@ class Pipeline(Node[T]):
     ) -> Pipeline[S]: ...
     @like(workers.map_samples, transforms.map_readers)
     def map(self, fn: Callable[..., S], **options: Any) -> Pipeline[S]:
-        """`fn` of each sample, in order: on this thread, other threads, processes or a cluster."""
+        """Apply `fn` to each sample, in order: on this thread, threads, processes or a cluster."""
         if batches.gives_batches(self):
             raise TypeError(
                 f"{self!r}.map(...) would map whole batches: use .map_batches(fn), where fn takes "
@@ -262,24 +262,24 @@ class Pipeline(Node[T]):
     def filter(
         self, fn: Callable[[T], object], keep: str | os.PathLike[str] | None = None
     ) -> Pipeline[T]:
-        """The samples for which `fn` is true."""
+        """Keep the samples for which `fn` is true."""
         return Pipeline(transforms.filter(fn, self, keep))
 
     @like(transforms.flat_map)
     def flat_map(self, fn: Callable[[T], Iterable[S] | Node[S]]) -> Pipeline[S]:
-        """The samples of each iterable that `fn` returns, for all samples."""
+        """Replace each sample by the samples of the iterable that `fn` returns for it."""
         return Pipeline(transforms.flat_map(fn, self))
 
     @like(transforms.read)
     def read(self, fn: Callable[[T], Iterable[S] | Node[S]], lanes: int = 1) -> Pipeline[S]:
-        """The samples that `fn` yields for each file; the files are dealt to `lanes`."""
+        """Read the samples that `fn` yields for each file, in `lanes` read side by side."""
         return Pipeline(transforms.read(fn, self, lanes))
 
     @like(workers.xmap_readers)
     def xmap(
         self, mapper: Callable[[T], S], process_num: int, buffer_size: int, order: bool = False
     ) -> Pipeline[S]:
-        """`mapper` of each sample, on `process_num` threads (threads, as in Paddle)."""
+        """Apply `mapper` to each sample, on `process_num` threads (threads, as in Paddle)."""
         return Pipeline(workers.xmap_readers(mapper, self, process_num, buffer_size, order))
 
     @like(batches.map_batches)
@@ -290,13 +290,13 @@ class Pipeline(Node[T]):
         threads: int = 0,
         processes: int = 0,
     ) -> Pipeline[Sequence[Any]]:
-        """`fn` of the stacked columns of each batch: one call for a whole batch, in NumPy."""
+        """Apply `fn` to the stacked columns of each batch: one call for a whole batch, in NumPy."""
         made_of: Reader[Any] = self  # of sequences of samples, which its type need not say
         return Pipeline(batches.map_batches(fn, made_of, stacked, threads, processes))
 
     @like(batches.group_by)
     def group_by(self, fn: Callable[[T], Any]) -> Pipeline[Any]:
-        """Consecutive samples for which `fn` is equal as one sample, stacked."""
+        """Stack consecutive samples for which `fn` is equal into one sample."""
         return Pipeline(batches.group_by(fn, self))
 
     firstn = method(transforms.firstn)
@@ -334,7 +334,7 @@ class Pipeline(Node[T]):
         at: Mapping[int, Sequence[Any]] | None = None,
         source: str | None = None,
     ) -> Pipeline[T]:
-        """These samples and those of other readers in proportion, evenly spread.
+        """Mix these samples with those of other readers in proportion, evenly spread.
 
         This reader comes first in `weights`, in `at` and among the numbers of `source`. For readers
         with names type `Pipeline(jreader.mix({"web": web, "code": code}, weights={...}))`.
@@ -355,9 +355,9 @@ class Pipeline(Node[T]):
     def batch(
         self, batch_size: int | Mapping[int, int], drop_last: bool | None = None
     ) -> Pipeline[Sequence[T]]:
-        """Sequences of `batch_size` samples: lists, or `Columns` where samples are rows of arrays.
+        """Group the samples into batches of `batch_size`: lists, or `Columns` of stacked arrays.
 
-        Batches of batches warn: `rebatch` makes batches larger or smaller.
+        Batches of batches warn: type `.rebatch(n)` for batches of another size.
         """
         if batches.gives_batches(self):
             warn(
@@ -369,7 +369,7 @@ class Pipeline(Node[T]):
 
     @like(batches.rebatch)
     def rebatch(self, batch_size: int, drop_last: bool | None = None) -> Pipeline[Sequence[Any]]:
-        """Batches of another size: `batch` of the samples of these batches."""
+        """Regroup the samples of these batches into batches of another size."""
         return self.unbatch().batch(batch_size, drop_last)
 
     @like()
@@ -380,7 +380,7 @@ class Pipeline(Node[T]):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Pipeline[S]:
-        """`op(self, *args, **kwargs)`, for an op without a method here: one of your own, say.
+        """Apply an op that has no method here, one of your own say: `op(self, *args, **kwargs)`.
 
         >>> def doubled(reader, times):
         ...     return lambda: (sample for sample in reader() for _ in range(times))
@@ -416,7 +416,7 @@ class Pipeline(Node[T]):
     @overload
     def __getitem__(self, index: SupportsIndex) -> T: ...
     def __getitem__(self, index: Any) -> T | Pipeline[T]:
-        """The sample (or batch) at an index, or a pipeline of a slice or a list of indices.
+        """Return the sample (or batch) at an index, or a pipeline of a slice or a list of indices.
 
         Nothing before it is read. The order is that of the first epoch, so shuffles need a seed.
 
@@ -466,7 +466,7 @@ class Pipeline(Node[T]):
     ) -> DataLoader[Feed]: ...
     @like()
     def load(self, feed_list: Any = None, *, lock: Any = None, **_options: Any) -> DataLoader[Any]:
-        """A loader that puts these batches on devices, ahead of the step.
+        """Load these batches onto devices, ahead of the step.
 
         >>> import numpy as np
         >>> from jreader import arrays
@@ -474,7 +474,7 @@ class Pipeline(Node[T]):
         >>> [feed["x"].shape for feed in loader], len(loader)
         ([(5,), (5,)], 2)
         >>> plan = Pipeline(arrays([1, 4, 9])).map(np.sqrt, threads=2).batch(3)
-        >>> [feed.tolist() for feed in plan.load(tune=True)]  # threads and capacity find themselves
+        >>> [feed.tolist() for feed in plan.load(tune=True)]  # threads and capacity are tuned
         [[1.0, 2.0, 3.0]]
 
         Args:
@@ -499,16 +499,16 @@ class Pipeline(Node[T]):
                 it short, on one device.
             steps_per_epoch: How many feeds an epoch has; None for all. If there are more, they are
                 left out; if there are fewer, that is an error, or with `last="wrap"` the epoch
-                begins again. A stream that may be endless goes on where the epoch before ended;
-                with `.firstn(n)` it begins again in each epoch.
+                begins again. A stream that may be endless continues where the epoch before
+                ended; with `.firstn(n)` it restarts in each epoch.
             peer_timeout: The seconds to wait for other processes of `jax.distributed`, where each
                 reads a stream; 0 for no limit.
             resident: Whether to put all data on the devices once, and to gather feeds there, as
                 `as_function` does: for data that fit, on devices that are far from the host.
-            tune: Whether to move the threads of maps with `threads=2` or more, and `capacity`,
-                while the loop runs, to what makes feeds come quickest; the stream stays the same. A
-                dict has ceilings: `tune={"threads": 32, "capacity": 16, "bytes": 2**30}` are those
-                of True. `loader.tuned` tells what it came to.
+            tune: Whether to autotune the threads of maps with `threads=2` or more, and `capacity`,
+                while the loop runs; the stream stays the same. A dict sets ceilings: those of True
+                are `tune={"threads": 32, "capacity": 16, "bytes": 2**30}`. `loader.tuned` has the
+                values that it chose.
             workers: Make whole batches: `Processes(n)`, another executor of `concurrent.futures`,
                 `jreader.workers.clusters.ray_executor()`, or a Dask client. They open the sources;
                 feeds, their order and cursors stay the same. The batches must be found by number,

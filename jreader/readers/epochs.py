@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def at_epoch(reader: Reader[T], epoch: Any) -> Reader[T]:
-    """The same plan in the order of another epoch; a plan as it was written is in epoch 0.
+    """Return the same plan in the order of another epoch; a plan as you wrote it is in epoch 0.
 
     Epochs nest: epoch 2 of a plan that is in epoch 1 differs from epochs 1, 2 and 3 of the plan
     itself.
@@ -62,7 +62,7 @@ def iterable_in_epoch(made: Iterable[T], epoch: int) -> Iterable[T]:
 
 @op
 class epochs(Node[T]):
-    """`n` passes, one after another, each shuffled anew; without `n`, endless.
+    """Repeat the reader `n` times (forever by default), reshuffling each time.
 
     >>> from jreader import shuffle
     >>> twice = epochs(shuffle(lambda: "abcd", buf_size=4, seed=1), 2)

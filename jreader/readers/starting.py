@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def start(reader: Reader[T], at: Position = None) -> Pass[T]:
-    """A pass over `reader`, from the beginning or from a position of an earlier pass.
+    """Start a pass over `reader`, from the beginning or from a position of an earlier pass.
 
     A plain function keeps no position: it is read again from its beginning up to the position.
 

@@ -46,14 +46,14 @@ T = TypeVar("T")
 
 @op
 class cache(Node[T]):
-    """The samples, read once and kept: in memory, or with a `path` in a folder.
+    """Cache the samples on the first pass: in memory, or in a folder with `path`.
 
-    In memory, no pass can change what is kept: arrays come as read-only views, dicts, lists and
-    tuples are made anew (some 2 us for a dict of three fields), and other objects are copied,
-    unless they cannot be. If a reader refills one array for all
-    samples, the cache would hold its last state many times, and warns: cache
-    `map_readers(np.copy, reader)` then. The kept order stays: epochs and `seed=None` vary nothing
-    below a cache. The numbers drawn for it are part of the position of every pass.
+    In memory, your code cannot change the cached samples: arrays come as read-only views, dicts,
+    lists and tuples are rebuilt (some 2 us for a dict of three fields), and other objects are
+    copied where they can be. A reader that refills one array for all samples would fill the cache
+    with its last state, so the cache warns: cache `map_readers(np.copy, reader)` instead. The order
+    is cached too: neither epochs nor `seed=None` reshuffle what is below a cache. The numbers drawn
+    for it are part of the position of every pass.
 
     >>> reads = []
     >>> reader = cache(lambda: reads.append("read") or "abc")
@@ -61,14 +61,13 @@ class cache(Node[T]):
     (['a', 'b', 'c'], ['a', 'b', 'c'], ['read'])
 
     With a path, the first pass writes samples to the folder while it hands them over. If an error
-    or a kill ends that pass early, the next one goes on where the writing stopped: samples that
-    were written are not read again. Once all are written, a plan that is made with that path finds
-    samples by their index; it is shuffled as a whole, and begins anywhere at once. A folder belongs
-    to one plan. What is kept are columns, mapped from `.npy` files: arrays of one shape; arrays
-    that differ in their first axis, as ragged columns; texts and bytes; other objects pickled, so
-    read only folders that you trust. Arrays come back read-only, and Python's numbers as NumPy's,
-    in all passes. One process writes; others that read at the same time take the rest from `reader`
-    themselves.
+    or a kill ends that pass early, the next one continues where the writing stopped: it does not
+    read the written samples again. Once all are written, a plan that you build with that path finds
+    samples by index: it can be shuffled as a whole, and starts anywhere at once. A folder belongs
+    to one plan. It holds columns, mapped from `.npy` files: arrays of one shape; arrays that differ
+    in their first axis, as ragged columns; texts and bytes; other objects pickled, so read only
+    folders that you trust. Arrays come back read-only, and Python's numbers as NumPy's, in all
+    passes. One process writes; others that read at the same time read the rest from `reader`.
 
     The order is the same whether the folder is empty or complete. `bucket`, `pack`, and `mix` of
     readers of unknown length order by what only a complete cache knows: over an incomplete one,
@@ -89,13 +88,14 @@ class cache(Node[T]):
     Args:
         reader: Any reader that ends. With a path, it has the same samples in every pass: give its
             shuffles a seed.
-        path: A folder, which is made if it is not there; None for memory.
+        path: A folder, created if it does not exist; None for memory.
 
     Raises:
         TypeError: The path is neither a str nor a path; or, while iterating, a sample cannot be
             pickled.
-        ValueError: The path is a file, or a folder of other files; `reader` draws anew in each
-            pass; or, when a pass begins, the cache is of another plan: the message has the line.
+        ValueError: The path is a file, or a folder of other files; `reader` has another order in
+            each pass; or, when a pass begins, the cache belongs to another plan: the message
+            shows the line.
         DamagedData: Files of the cache were changed (when a pass begins), or an earlier version
             wrote them (when it is made): delete the folder.
         ReaderError: All samples have to be written first, and another pass, which does not go on,

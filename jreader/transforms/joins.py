@@ -44,7 +44,7 @@ _NESTED = 32  # so many chains in one another may call one another; Python's sta
 
 @op
 class compose(Node[tuple[Any, ...]]):
-    """The samples of several readers side by side, as one flat tuple.
+    """Zip the samples of several readers into flat tuples.
 
     Samples that are tuples are flattened into it, one level deep; others (lists too) stay whole.
 
@@ -56,7 +56,7 @@ class compose(Node[tuple[Any, ...]]):
     Args:
         *readers: Any readers.
         check_alignment: Whether to raise an error after the last full row if readers have unequal
-            lengths. With False, it ends with the shortest; needed if one of them never ends.
+            lengths. False ends with the shortest reader; type it if one of them never ends.
 
     Raises:
         ComposeNotAligned: One reader ended before the others (while iterating).
@@ -127,7 +127,7 @@ def _unfinished(inputs: list[tuple[Iterator[Any], Any]], first: int) -> Iterator
 
 @op
 class chain(Node[T]):
-    """The samples of several readers, one reader after another; each pass starts in its turn.
+    """Concatenate several readers: all samples of the first, then all of the second, and so on.
 
     >>> list(chain(lambda: "ab", lambda: "c")())
     ['a', 'b', 'c']
@@ -225,10 +225,10 @@ def _nested_position(node: chain[Any], at: Position) -> tuple[int, Position]:
 
 @op
 class interleave(Node[T]):
-    """One sample of each reader in turn, or in an order of your own, until all have ended.
+    """Take one sample of each reader in turn, or in an order of your own, until all have ended.
 
-    A reader that has ended is left out of the turns from then on, so no sample is lost. To let it
-    begin again, interleave `epochs(reader)`. For random turns in proportion there is `mix`.
+    A reader that has ended is skipped from then on, so no sample is lost. To restart it, interleave
+    `epochs(reader)`. For random turns in proportion, use `mix`.
 
     >>> list(interleave(lambda: "abc", lambda: "x", lambda: [1, 2])())
     ['a', 'x', 1, 'b', 2, 'c']

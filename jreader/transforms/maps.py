@@ -46,9 +46,9 @@ _NESTED = 64  # so many maps in a row may call one another; Python's stack has a
 
 @op
 class map_readers(Node[T]):
-    """`func` of each sample of a reader, or of the samples of several readers side by side.
+    """Apply `func` to each sample of a reader, or to the samples of several readers side by side.
 
-    It ends with the shortest reader.
+    The map ends with the shortest reader.
 
     >>> list(map_readers(lambda a, b: a + b, lambda: [1, 2, 3], lambda: [10, 20])())
     [11, 22]
@@ -164,7 +164,7 @@ def _mapped(op: map_readers[T], samples: Iterator[Any]) -> Iterator[T]:
 
 @op
 class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
-    """The samples for which `fn` is true.
+    """Keep the samples for which `fn` is true.
 
     >>> list(filter(lambda n: n % 2, lambda: range(6))())
     [1, 3, 5]
@@ -236,7 +236,7 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
 
     @property
     def lazy_length(self) -> bool:
-        """Whether its length can be told only by reading files."""
+        """Whether its length is known only by reading files."""
         return (self.whole or self.first) and not self.kept.whole
 
     def cursor_extra(self) -> str:
@@ -291,7 +291,7 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
 
 @op
 class flat_map(Node[S]):
-    """The samples of each iterable that `fn` returns, for all samples.
+    """Replace each sample by the samples of the iterable that `fn` returns for it.
 
     >>> list(flat_map(str.split, lambda: ["one two", "", "three"])())
     ['one', 'two', 'three']
@@ -303,7 +303,7 @@ class flat_map(Node[S]):
     Args:
         fn: Takes a sample, and returns an iterable of samples, or a reader. For equal samples it
             has to return equal ones, or a pass cannot be resumed inside them. If it returns a plan
-            with a shuffle, each epoch shuffles that anew.
+            with a shuffle, each epoch reshuffles it.
         reader: Any reader.
     """
 

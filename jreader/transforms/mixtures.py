@@ -78,7 +78,7 @@ _REPEATS = "all", "repeat"  # ends that have readers begin again
 
 @op
 class mix(Adjustable[T]):
-    """Samples of several readers in proportion: 7 of one for 3 of another, evenly spread.
+    """Mix the samples of several readers in proportion: 7 of one for 3 of another, evenly spread.
 
     In every block of turns each reader has its share to within one sample, and gives its samples in
     its own order. The order of the turns depends on seed and epoch, not on samples. Shuffle the
@@ -104,11 +104,11 @@ class mix(Adjustable[T]):
         seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws
             anew for each pass, which can be resumed all the same.
         stop: When it ends. "first": at the turn of a reader that has no sample left. "all": when
-            every reader has ended once; those that end earlier begin again with their next epoch.
-            "once": likewise, but a reader that has ended is left out of the turns, so that every
-            sample comes once. "repeat": never.
-        at: Other weights from some sample of the epoch on, as {10_000: {"web": 1, "code": 1}}.
-            Every reader goes on where it is.
+            every reader has ended once; those that end earlier restart with their next epoch.
+            "once": when every reader has ended; one that has ended is skipped, so every sample
+            comes once. "repeat": never.
+        at: New weights from some sample of the epoch on, as {10_000: {"web": 1, "code": 1}}. Every
+            reader continues where it is.
         source: The name of a field that is added to samples that are dicts: the number of the
             reader that it came from, in the order of `readers`, as int32.
 

@@ -17,7 +17,7 @@ S = TypeVar("S")
 
 @op
 class read(flat_map[S], Lanes):
-    """The samples that `fn` yields for each file; the files are dealt to `lanes`.
+    """Read the samples that `fn` yields for each file, in `lanes` that are read side by side.
 
     File i belongs to lane i % `lanes`, and each lane reads its files one after another. Ops that
     follow run inside lanes, each lane with filters, windows, shuffles and random numbers of its

@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 @op
 class shuffle(Node[T], Lanes):
-    """The samples in random order, within windows of `buf_size` samples.
+    """Shuffle the samples, within windows of `buf_size` samples or as a whole.
 
     It reads a window, yields its samples in random order, and only then reads the next one: memory
     is `buf_size` samples, and no sample leaves its window. The order depends on indices, not on

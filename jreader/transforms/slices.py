@@ -116,7 +116,7 @@ class _Slice(Node[T]):
 
 @op
 class firstn(_Slice[T]):
-    """The first `n` samples; it pulls exactly `n`, and never waits for one more.
+    """Keep the first `n` samples; reads exactly `n`, and never waits for one more.
 
     >>> list(firstn(lambda: "abcdef", 2)())
     ['a', 'b']
@@ -142,7 +142,7 @@ class firstn(_Slice[T]):
 
 @op
 class skip(_Slice[T]):
-    """The samples after the first `n`.
+    """Skip the first `n` samples.
 
     >>> list(skip(lambda: "abcdef", 4)())
     ['e', 'f']
@@ -165,9 +165,9 @@ class skip(_Slice[T]):
 
 @op
 class shard(_Slice[T]):
-    """Every `num_shards`-th sample from sample `index` on: one part of a partition.
+    """Keep every `num_shards`-th sample, starting with sample `index`: one shard of the data.
 
-    One sample of each shard in turn gives the samples of `reader` again.
+    Taking one sample of each shard in turn restores the order of `reader`.
 
     >>> [list(shard(lambda: "abcde", 2, index)()) for index in range(2)]
     [['a', 'c', 'e'], ['b', 'd']]

@@ -42,7 +42,7 @@ _AT_ONCE = 1 << 20  # documents that are routed in one go
 
 @op
 class windows(Node[Any]):
-    """Samples of `size` tokens each, cut from documents.
+    """Cut documents into samples of `size` tokens each.
 
     Over all documents as one stream (the default), a window goes on in the next document where one
     ends; only the last tokens, too few for a window, are left out:

@@ -75,8 +75,8 @@ class pack(Node[dict[str, Any]]):
 
     Where the lengths of all documents are known (`ragged`, token files, and what moves their
     samples), all are packed at once: the number of rows and their fill are known before anything is
-    read, and any row is found by its index. Streams, and what `shuffle` gives, are packed in
-    windows, each as if it were all there is: so pack before you shuffle. Rows come in random order;
+    read, and any row is found by its index. Streams, and shuffled documents, are packed window by
+    window, which pads more: pack before you shuffle. Rows come in random order;
     which documents share a row, and the order of the rows, differ from epoch to epoch. Empty
     documents take no place.
 
