@@ -105,7 +105,7 @@ def _run(options: argparse.Namespace) -> int:
     found, path = False, list(sys.path)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", LintWarning)  # which `check` tells
+            warnings.simplefilter("ignore", LintWarning)  # which `check` prints
             warnings.showwarning = _warned
             for line in _command_lines(options):
                 found = True

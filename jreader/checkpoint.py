@@ -67,7 +67,7 @@ class CursorHandler(ocp.JsonCheckpointHandler):  # type: ignore[misc]  # orbax s
 @ocp.args.register_with_handler(CursorHandler, for_save=True)
 @dataclass
 class Save(ocp.args.CheckpointArgs):  # type: ignore[misc]  # likewise
-    """Saves the cursor of feeds as it is when orbax is told to save, also if that writes later.
+    """Saves the cursor of feeds as it is when you call save, even if orbax writes it later.
 
     One process writes the cursor of feeds that all processes share. Where each process has feeds of
     its own, each writes.
@@ -91,7 +91,7 @@ class Restore(ocp.args.CheckpointArgs):  # type: ignore[misc]  # likewise
     It also restores what `JsonSave(feeds.cursor)` has saved.
 
     Attributes:
-        feeds: The feeds, which go on at the cursor; or a loader, whose next `iter(loader)` does.
+        feeds: The feeds, which resume at the cursor; or a loader, whose next `iter(loader)` does.
             None for the cursor alone.
     """
 
@@ -109,7 +109,7 @@ def _own() -> str:
 
 def _writing(feeds: Feeds) -> Callable[[Any], object]:
     """What writes the cursor that the feeds have now into a folder."""
-    loading = feeds._loading  # noqa: SLF001  # which nobody else asks
+    loading = feeds._loading  # noqa: SLF001  # asked here only
     shared = loading is not None and loading.placement.spans
     # asked of all: where a cursor is refused to one process alone, orbax has the others wait for it
     text = json.dumps(feeds.cursor if isinstance(feeds, FeedIterator) else feeds.state_dict())
@@ -133,7 +133,7 @@ def _read(directory: Any) -> Cursor:
 
 
 def _moved(feeds: Feeds, cursor: Cursor) -> Feeds:
-    """The feeds, once they go on at the cursor."""
+    """The feeds, once they are moved to the cursor."""
     (feeds.set_state if isinstance(feeds, FeedIterator) else feeds.load_state_dict)(cursor)
     return feeds
 

@@ -7,7 +7,7 @@ def usable_cores() -> int:
     """The number of cores that this process may use.
 
     Jobs of a scheduler, and many containers, may use fewer than the machine has, and
-    `os.cpu_count()` tells those of the machine.
+    `os.cpu_count()` counts those of the machine.
 
     >>> 1 <= usable_cores() <= (os.cpu_count() or 1)
     True

@@ -40,7 +40,7 @@ class DemoFailed(Exception):
 def run(name: str | None, pmap: bool, epochs: int | None, batch: int, seed: int) -> None:
     """Trains the classifier, and prints a line after each epoch.
 
-    It tells the mean loss, the test accuracy, and of all steps but the first, which compiles and
+    It prints the mean loss, the test accuracy, and of all steps but the first, which compiles and
     waits for the pipeline to start, the samples a second and the share of time spent waiting.
 
     Args:

@@ -151,7 +151,7 @@ def place_of_code(file: str, line: int, module: dict[str, Any]) -> str:
     >>> place_of_code("train.py", 7, {})
     'train.py:7'
     """
-    notebook = module.get("get_ipython")  # where files have names that nobody has seen
+    notebook = module.get("get_ipython")  # where files have generated names
     name_of = getattr(getattr(notebook and notebook(), "compile", None), "format_code_name", None)
     cell = name_of and name_of(file)
     return f"{' '.join(cell) if cell else file}:{line}"

@@ -2,7 +2,7 @@
 
 `jax.profiler` records a span of time that a thread marks by an annotation. Making one costs 0.6 us
 also where nothing is recorded, and asking whether something is costs 0.07 us, of a quick feed's 60.
-So a loop asks once a step, and all stages look at what it was told, which costs next to nothing. A
+So a loop asks once a step, and all stages look at its answer, which costs next to nothing. A
 trace has what follows the first step that begins in it. A profiler that is started from elsewhere
 (by TensorBoard, say) is seen just as one of `jax.profiler.trace`.
 

@@ -1,4 +1,4 @@
-"""`Bar`: how far something is that takes long, shown where somebody looks at a terminal.
+"""`Bar`: how far something is that takes long, shown in a terminal or a notebook.
 
 All bars of jreader are made here. A bar is shown only after a second, in a terminal or a notebook,
 and by no worker process; elsewhere it writes nothing, so that logs stay as they are. tqdm is

@@ -4,7 +4,7 @@ A batch of images in fresh pages costs twice a batch in warm ones, and memory th
 multiple of 64 bytes is taken by the CPU backend of jax as it is, without a copy. So batches are
 gathered into aligned memory that is *leased*: the base object of the array gives the memory back
 when the last reference to it dies, on whatever thread, be it a view, a feed, or a device array that
-lies over it. Nothing else tells when memory is free: `block_until_ready` of what was made of a
+lies over it. Nothing else shows when memory is free: `block_until_ready` of what was made of a
 batch does not (294 of 400 batches were wrong).
 
 What is free is bounded twice: by what was in use at once, 32 arrays of one size at most, and in

@@ -2,7 +2,7 @@
 
 Whoever has one (a map on threads, the look-ahead of a loader) joins it when its pass is begun, and
 is turned by the thread of the loop, whenever a loader sees a gain in that. The same line of a
-program is one tunable: parts that it begins again, for the next epoch, begin with the value found.
+program is one tunable: parts that it restarts, for the next epoch, begin with the value found.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class TunedPart(Protocol):
         """Has this value from now on; it may be over, or closed."""
 
     def held_bytes(self) -> float:
-        """What its items weigh that are ahead of the consumer, as far as it is known."""
+        """Bytes prefetched ahead of the consumer, as far as known."""
 
 
 class Tunable:
@@ -48,7 +48,7 @@ class Tunable:
             part.tune(self.value)
 
     def running(self) -> list[TunedPart]:
-        """Its parts that are held by somebody."""
+        """Its parts that are still referenced."""
         return [part for each in list(self.parts) if (part := each()) is not None]
 
     def tune(self, value: int) -> None:
@@ -58,7 +58,7 @@ class Tunable:
             part.tune(value)
 
     def held_bytes(self) -> float:
-        """What the items of all parts weigh that are ahead."""
+        """Bytes prefetched in all parts."""
         return sum(part.held_bytes() for part in self.running())
 
 

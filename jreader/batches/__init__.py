@@ -1,10 +1,10 @@
-"""Batches: made of samples, padded, taken apart, and what a plan tells of them before one is read.
+"""Batches: made of samples, padded, taken apart, and what a plan knows of them before one is read.
 
 plain_batches: Samples in batches of one size (`batch`), and functions of them (`map_batches`).
 batch_sizes: How many samples batches have, from which step on.
 lane_batches: The batches of a stream in lanes; `lanes_elsewhere`: where workers read the lanes.
 some_rows: Some rows of each batch of an indexed reader, by lane where lanes own blocks.
-removed_samples: Samples that a run goes on without, whose rows stay empty.
+removed_samples: Samples taken out of a run, whose rows stay empty.
 stacked: One tree of arrays for the samples of a batch.
 padding: Batches of samples that differ in length (`padded_batch`), and their masks.
 buckets: The same, of few lengths (`bucket`).

@@ -1,4 +1,4 @@
-"""What a plan tells of its batches before one is read: their size, their number, their order.
+"""What a plan knows of its batches before one is read: their size, their number, their order.
 
 A plan of batches ends in `batch`, perhaps with ops after it that pass batches on, leave some out,
 or make a new one of each. What a loader has to know of them follows from two traits of these ops,
@@ -36,7 +36,7 @@ class Batching:
             change it.
         whole: Whether the plan gives every batch of `op`.
         ordered: Whether it gives them in the order of `op`.
-        by_sample: Whether a position counts samples. Then a pass goes on at any sample, also with
+        by_sample: Whether a position counts samples. Then a pass resumes at any sample, also with
             another batch size.
         functions: The ops that make a new batch of each, in the order in which they are called.
         buckets: The `bucket` that makes them, of several sizes; None if something else does.
@@ -95,10 +95,10 @@ class Batching:
         ([4], 5)
 
         Args:
-            at: A position, as a pass tells it.
+            at: A position of a pass.
 
         Returns:
-            Both; None if only reading tells, or the position counts no samples.
+            Both; None if only reading shows them, or the position counts no samples.
         """
         if self.buckets is not None:
             many, more = len(self.buckets), at[1:]
@@ -197,7 +197,7 @@ def plain_batch(reader: Reader[Any]) -> batch[Any] | None:
 
 
 def gives_batches(reader: Reader[Any]) -> bool:
-    """Whether a reader gives batches, as far as its plan tells.
+    """Whether a reader gives batches, as far as its plan shows.
 
     >>> from jreader import firstn
     >>> gives_batches(firstn(batch(lambda: "abc", 2), 1)), gives_batches(lambda: ["ab", "c"])

@@ -14,7 +14,7 @@ import numpy as np
 
 from jreader.readers.columns import Array, offsets_of
 
-_FINEST = 1 << 16  # lengths that are told apart; the table of cuts has 4 bytes for each and bound
+_FINEST = 1 << 16  # distinct lengths; the table of cuts has 4 bytes for each and bound
 
 
 def chosen_bounds(lengths: Array, number: int, multiple_of: int = 1) -> tuple[int, ...]:

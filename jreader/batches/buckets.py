@@ -116,8 +116,8 @@ class bucket(Node[Columns[T]]):
             that share a batch.
         drop_last: Whether to leave out the short batches. None hands them over too, but `load`
             leaves them out then; with False, `load` pads them.
-        seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws
-            anew for each pass, which can be resumed all the same. A stream keeps its order.
+        seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws a
+            new one for each pass; resuming that pass restores it. A stream keeps its order.
         multiple_of: What all bounds are multiples of, as 8 or 128 for matrix units.
 
     Raises:
@@ -141,7 +141,9 @@ class bucket(Node[Columns[T]]):
     divisible_by: int = whole(default=1, least=1)
     drop_last: bool | None = truth(default=None)
     seed: Any = random_seed()
-    multiple_of: int | None = whole(default=None, least=1, cursor="never")  # bounds are told
+    multiple_of: int | None = whole(
+        default=None, least=1, cursor="never"
+    )  # bounds are in the cursor
     epoch: int = field(default=0, init=False)
     _memo: Memo[BucketOrder] = field(default_factory=Memo, init=False)
     unit = "batches"
@@ -275,10 +277,10 @@ class bucket(Node[Columns[T]]):
         return Columns(padding.columns(samples, lambda *_: (bound,)), full=self.rows[number])
 
     def _plane(self) -> Plane | None:
-        """The plane of the reader, if it tells the lengths, and they are those of every epoch.
+        """The plane of the reader, if it has the lengths, and they are those of every epoch.
 
         Raises:
-            TypeError: It tells that no sample differs in length from another.
+            TypeError: It shows that no sample differs in length from another.
         """
         plane = None if random_ops(self.reader) else indexed(self.reader)
         if plane is None or plane.length >= min(ENDLESS, 1 << 32):

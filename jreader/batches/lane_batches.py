@@ -34,8 +34,8 @@ T = TypeVar("T")
 
 Ends: TypeAlias = Literal["drop", "pad", "wrap", "go round"]
 """What happens when a lane has no sample left. "drop": the pass ends before that batch. "pad": its
-rows stay empty until all lanes have ended. "wrap": it begins again, until all have ended. "go
-round": it begins again, for ever."""
+rows stay empty until all lanes have ended. "wrap": it restarts, until all have ended. "go
+round": it restarts, for ever."""
 
 
 def check_divides(node: Node[Any], size: int, dealt: Lanes) -> None:

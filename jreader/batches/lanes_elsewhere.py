@@ -2,7 +2,7 @@
 
 Such a batch has no number to be made by: it follows those before it. So a task says where its lanes
 are: by a position that this program has, and how many batches lie behind it. The worker that did
-the task before goes on with the pass that it holds; any other one begins a pass there. So what a
+the task before continues the pass that it holds; any other one starts a pass there. So what a
 worker holds saves time, and is no state: if it dies, another one reads on.
 """
 
@@ -103,7 +103,7 @@ class LaneParts:
         begun, lanes = places[0].begun, self._pass_at(places[0])
         runs = lanes.runs()
         for place in places:
-            self.held.pop(place.group, None)  # it may fail: then there is nothing to go on with
+            self.held.pop(place.group, None)  # it may fail: then there is nothing to continue
             made = next(runs, None)
             part = LanePart(made and _stacked_part(made), lanes.position())
             self.held[place.group] = begun, place.number + 1, lanes
@@ -143,7 +143,7 @@ def _stacked_part(made: Columns[Any]) -> Columns[Any]:
 
 
 class _GroupCrew(ExecutorCrew[LanePlace]):
-    """The tasks of one group of lanes, one at a time: each goes on where the last one ended."""
+    """The tasks of one group of lanes, one at a time: each continues where the last one ended."""
 
     def __init__(self, group: int, begun: str, at: Position, node: Any, *given: Any) -> None:
         self.at, self.before = at, 0  # a position, and how many batches are before it
@@ -228,7 +228,7 @@ class LanesInWorkers(LaneBatches[T]):
         return made
 
     def _check_wraps(self, row: int, made: Columns[T]) -> None:
-        """Raises ReaderError if an epoch that wraps goes on, and this row of a batch is empty."""
+        """Raises ReaderError if this row of a batch is empty, in an epoch that wraps."""
         if self._ends == "wrap" and (made.fresh or self._rows is not None):
             raise cannot_wrap(of_lane(self._node.reader, row // self._each), self._node)
 

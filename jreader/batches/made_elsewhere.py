@@ -1,8 +1,8 @@
 """Batches that workers make by number: read, mapped, padded and named there, handed over in order.
 
 A batch of an indexed plan follows from the plan, the epoch, what a pass drew, and its place. So a
-worker is sent the plan once, each task says which batches, and nobody keeps any state. The program
-reads no sample: it says where each batch begins, which such a plan tells by arithmetic.
+worker is sent the plan once, each task says which batches, and no worker keeps state. The program
+reads no sample: it says where each batch begins, which such a plan computes.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class NumberedBatches:
                 yield batch if self.named is None else _with_names(batch, self.named)
 
     def begun(self, place: BatchPlace, last: Position = None) -> Pass[Any]:
-        """A pass that begins there; it ends with the batch that begins at `last`, or goes on."""
+        """A pass that begins there; it ends with the batch that begins at `last`, or at the end."""
         plan = at_epoch(_until(self.plan, last), place.epoch)
         return start(plan if place.drawn is None else seeded(plan, place.drawn), place.at)
 
@@ -95,7 +95,7 @@ class _made_elsewhere(Node[Any]):
 
     Args:
         make: Makes a batch of its place. Its plan is no reader of this op: epochs and draws are
-            told with each batch, so that workers are sent it once.
+            sent back with each batch, so that workers are sent it once.
         found: How the batches are made, on all processes together.
         makers: Who makes them.
         epoch: The epoch of the plan.
@@ -226,7 +226,7 @@ def _with_names(batch: Any, named: Callable[[Any], Any]) -> Any:
 def _until(batches: Reader[Any], at: Position) -> Reader[Any]:
     """The batches up to that of a position: none behind it are found and read ahead.
 
-    They go on where positions are no numbers of samples.
+    They continue where positions are no numbers of samples.
     """
 
     def ends(op: Node[Any]) -> dict[str, Any] | Node[Any]:

@@ -1,6 +1,6 @@
 """`padded_batch`: batches of samples that differ in length, each padded to one length.
 
-A compiled step needs arrays of one shape, and is compiled anew for every other one. So what is
+A compiled step needs arrays of one shape, and is recompiled for every other one. So what is
 padded is in a mask, and to which lengths is the user's choice: few lengths are few shapes.
 """
 

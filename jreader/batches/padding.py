@@ -58,7 +58,7 @@ class Padding:
 
         Raises:
             TypeError: No field is a list or an array.
-            ValueError: Several are, and nobody said which ones differ in length; or there is no
+            ValueError: Several are, and it is unclear which ones differ in length; or there is no
                 field of a name; or `pad`, `axes` or `side` names another one.
         """
         names = self._names_in(fields_of(sample), sample)
@@ -330,7 +330,7 @@ def _is_sequence(value: Any) -> bool:
 
 
 def ragged_fields(reader: Reader[Any], names: Fields | None) -> Fields | None:
-    """The fields of a reader that differ in length; None if only its samples tell them.
+    """The fields of a reader that differ in length; None if only its samples show them.
 
     >>> from jreader import arrays, ragged
     >>> rows = arrays(text=ragged(np.arange(3), [0, 1, 3]), label=[0, 1])
@@ -348,7 +348,7 @@ def ragged_fields(reader: Reader[Any], names: Fields | None) -> Fields | None:
 
 
 def blank(columns: Any) -> Any | None:
-    """A sample of zeros, as columns have them, with rows of one value; None if they do not tell.
+    """A sample of zeros, as columns have them, with rows of one value; None if they do not show it.
 
     >>> from jreader import arrays, ragged
     >>> blank(arrays(text=ragged(np.arange(3), [0, 1, 3]), image=np.ones((2, 2))).columns)

@@ -100,7 +100,7 @@ class batch(Node[Sequence[T]]):
     batch_size: int | Mapping[int, int] = argument(checked_sizes)
     drop_last: bool | None = truth(default=None)
     _wraps: Ends | None = field(default=None, init=False)
-    """How lanes begin again that have ended, where a loader says so."""
+    """How lanes restart that have ended, where a loader says so."""
     _makers: Engine | None = field(default=None, init=False)
     """Whose workers read the lanes, where a loader says so."""
     removed: Removed | None = field(default=None, init=False)

@@ -131,7 +131,7 @@ class unbatch(Node[Any]):
             )
         if done > len(samples):
             raise NotResumable(
-                f"unbatch(reader), made at {self.made_at}, cannot go on after sample {done} of a "
+                f"unbatch(reader), made at {self.made_at}, cannot resume after sample {done} of a "
                 f"batch that has {len(samples)}: give it the batches that it had, or start at the "
                 f"beginning (at=None)."
             )

@@ -1,4 +1,4 @@
-"""Samples that a run goes on without: the rows of batches that hold them stay empty, under a mask.
+"""Samples taken out of a run: the rows of batches that hold them stay empty, under a mask.
 
 All others keep their places, so a step that holds none of them is what it was. What is damaged, or
 deleted, is not read: a sample near it is read in its place, and not handed over. Packed rows stay,

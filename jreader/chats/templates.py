@@ -47,7 +47,7 @@ def _refuse(message: str) -> None:
 
 
 def _now(form: str) -> str:
-    return datetime.now().astimezone().strftime(form)  # templates tell the user's day
+    return datetime.now().astimezone().strftime(form)  # templates print the user's day
 
 
 def _to_json(value: Any, ensure_ascii: bool = False, **options: Any) -> str:

@@ -69,7 +69,7 @@ class ChatTokens:
     shown_call: ClassVar[str] = _CALL
 
     def __post_init__(self) -> None:
-        """Checks the arguments, and that the template tells what ends a reply."""
+        """Checks the arguments, and that the template shows what ends a reply."""
         convert_fields(self)
         coder_of(_CALL, self.tokenizer)
         if not isinstance(self.template, str) or not isinstance(self.variables, Mapping):
@@ -150,7 +150,7 @@ class chat(map_samples[dict[str, Any]]):
     The template is rendered once, as transformers does, with texts that know which message they
     come from, whatever the template does to them. If it has `{% generation %}` blocks, these are
     what is said, as in `return_assistant_tokens_mask` of transformers. A token counts if one of its
-    characters does. A mask that cannot be told is an error, never a guess.
+    characters does. An unclear mask is an error, never a guess.
 
     Cost: the tokenizer takes more than half of it (docs/measurements.md). Tokenizers of
     `tokenizers` release the GIL, so threads help. Resuming costs what it costs in
@@ -174,7 +174,7 @@ class chat(map_samples[dict[str, Any]]):
         ModuleNotFoundError: `python -m pip install 'jreader[chat]'` is needed.
         TypeError: `tokenizer` is none of these, or there is no template.
         ValueError: The tokenizer truncates, the template reads a special token that is not given,
-            or it cannot be told what ends a reply.
+            or it is unclear what ends a reply.
         FeedMismatch: A sample is no chat; none of its tokens counts, or all do; or the template
             leaves out what the assistant says (while iterating).
     """

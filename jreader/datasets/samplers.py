@@ -83,7 +83,7 @@ class Sampler(Node[T]):
         order, n = self.order(), length(self) or 0
         if isinstance(at, int) and not 0 <= at <= n:
             raise errors.NotResumable(
-                f"cannot go on after index {at} of {self!r}, which has {n} indices. Start at the "
+                f"cannot resume after index {at} of {self!r}, which has {n} indices. Start at the "
                 f"beginning (at=None), or give it the data set that it had."
             )
         done = checked_position(at, 0)

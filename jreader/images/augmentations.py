@@ -115,7 +115,7 @@ def normalize(
     Args:
         images: [..., colors], of values up to `most`.
         mean: Of each colour, where the largest value is 1; those of ImageNet if not given.
-        std: The standard deviations, likewise.
+        std: The standard deviation of each color.
         most: The largest value.
 
     Raises:

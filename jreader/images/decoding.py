@@ -36,7 +36,9 @@ _SIZE = f"size of {_CALL}"
 _JPEG = b"\xff\xd8\xff"
 _SEGMENT = re.compile(rb"\xff+([\xc0-\xfe])(..)", re.DOTALL)  # its marker, its length
 _BASELINE, _RESTARTS, _SCAN = (b"\xc0", b"\xc1"), b"\xdd", b"\xda"
-_LEFT_OVER = "extraneous bytes before marker 0xd9"  # says libjpeg of rows nobody asked for
+_LEFT_OVER = (
+    "extraneous bytes before marker 0xd9"  # libjpeg's warning of rows that were not asked for
+)
 _DEEP = ("I", "F")  # what the modes of Pillow begin with that have more than 8 bits
 _SHOWN = 8  # bytes
 _MANY = 1 << 24  # pixels: of fewer, Pillow need not be asked whether they are too many
@@ -141,7 +143,7 @@ def sides_of(data: Any) -> tuple[int, int]:
     """The height and width of a picture, from the header of its file.
 
     Raises:
-        DamagedData: As `decode`, as far as the header tells.
+        DamagedData: As `decode`, as far as the header shows.
         ValueError: The picture has more than 8 bits a channel.
     """
     with _opened(data) as opened:
@@ -294,7 +296,7 @@ def _opened(data: Any) -> Iterator[Any]:
     try:
         with opener.open(io.BytesIO(data)) as opened:
             if opened.mode.startswith(_DEEP):
-                raise ValueError(  # it is told apart below
+                raise ValueError(  # caught below
                     f"decode(data) gives 8 bits a channel, and this {opened.format} has the mode "
                     f"{opened.mode!r}, which has more: read it with PIL.Image.open, and scale its "
                     "values."

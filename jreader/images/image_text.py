@@ -1,6 +1,6 @@
 """Pictures among text: documents of tokens, in which pictures stand as patches.
 
-How many patches a picture becomes follows from its sides, which the header of its file tells. So
+How many patches a picture becomes follows from its sides, which are in the header of its file. So
 `pack` plans rows of tokens and of patches before a picture is decoded, and decodes those of a row
 when that row is gathered.
 """

@@ -1,6 +1,6 @@
 """The linter: what a plan has that its user most likely did not mean, each with a name and a fix.
 
-Rules look at three moments, and none of them reads what nobody asked for:
+Rules look at three moments, and none of them reads what was not asked for:
 
 - `plan_rules.py`: at the plan alone, whenever a loader is built. Nothing is read.
 - `field_rules.py`: at fields, once the first feed of a loop is there, or where `lint` is called.

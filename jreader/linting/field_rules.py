@@ -35,7 +35,7 @@ Kinds: TypeAlias = set[tuple[str, int]]
 """The dtypes of fields, and how many elements one has in a sample."""
 
 _WORTH = 1 << 20  # bytes of a field in a feed: less of them cost less than the call that sends them
-_ROWS = 64  # as many samples as a batch has, where nobody says
+_ROWS = 64  # as many samples as a batch has, by default
 _FEW = 8  # shapes that a step may well be compiled for
 _NO_LIMIT = 1 << 60
 
@@ -166,7 +166,7 @@ def memory() -> int:
 def shapes(fed: Fed) -> Iterator[Finding]:
     """`many-shapes` and `ragged-last-batch`: feeds that a step is compiled for again and again."""
     made_at = getattr(fed.plan, "made_at", "")
-    again = "the step is compiled anew for each"
+    again = "the step is recompiled for each"
     try:
         found = fed.shapes() if fed.shapes else []
     except TypeError:

@@ -31,10 +31,10 @@ class Fed:
     Attributes:
         plan: The reader of the samples or batches.
         axes: How many leading axes of a feed count samples.
-        loses: Whether a short last batch is left out although nobody said so.
+        loses: Whether a short last batch is left out by default.
         keeps: Whether a short last batch is handed on as it is.
         first: Gives the first feed on the host; None where there is no loader.
-        shapes: Gives the shapes of all feeds of an epoch, likewise.
+        shapes: Gives the shapes of all feeds of an epoch.
         shared: Whether several processes feed parts of each batch.
     """
 

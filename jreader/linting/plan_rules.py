@@ -94,7 +94,7 @@ def _rows_below(op: Node[Any], rows: int | None) -> int | None:
 
 
 def shuffle_after_batch(fed: Fed) -> Iterator[Finding]:
-    """A shuffle of batches, over samples that nobody shuffles."""
+    """A shuffle of batches, over samples that no op shuffles."""
     for op in ops_of(fed.plan):
         if not isinstance(op, shuffle) or not of_batches(op.reader):
             continue
@@ -164,7 +164,7 @@ def generator_object(fed: Fed) -> Iterator[Finding]:
                 "generator-object",
                 f"{described(reader)} returns the same {kind} in every call, which is empty from "
                 f"the second epoch on.",
-                "Give the generator function itself, f, or make the iterator anew in each call: "
+                "Give the generator function itself, f, or make a new iterator in each call: "
                 "lambda: f(path).",
                 made_at or place_of_caller(),
             )
@@ -227,7 +227,7 @@ def unordered(fed: Fed) -> Iterator[Finding]:
 
 
 def left_out(fed: Fed) -> Iterator[Finding]:
-    """The same samples that every epoch leaves out, where the length tells how many."""
+    """The same samples that every epoch leaves out, where the length says how many."""
     found = batching(fed.plan)
     if not fed.loses or found.op is None or found.op.drop_last or not found.whole:
         return

@@ -2,7 +2,7 @@
 
 Blocks are permuted, and laid out in groups of so many; the samples of a group are permuted. So a
 pass that keeps the blocks of one group open reads each block once, and still any place of the order
-is computed by itself, from a table of one number for each block (drawn anew for each epoch).
+is computed by itself, from a table of one number for each block (redrawn for each epoch).
 
 In lanes, the permuted blocks are laid end to end and cut into ranges of equal length, whatever the
 blocks are: lane v owns one, groups are formed inside it, and the places v, v + lanes, ... of the

@@ -19,7 +19,7 @@ STREAM_VERSION = 2
 Number: TypeAlias = Any  # an int, or an array of integers, of NumPy or jax
 
 _PATH_END = 1 << 64
-LENGTHS = 0x6A09E667F3BCC908  # the seed that lengths are hashed with: a number that nobody types
+LENGTHS = 0x6A09E667F3BCC908  # the seed that lengths are hashed with: a number that no user types
 
 
 class Key(NamedTuple):

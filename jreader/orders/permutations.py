@@ -119,7 +119,7 @@ def windows(size: int, seed: int, *path: int, first: int = 0) -> Iterator[NDArra
 def _some_windows(
     size: int, seed: int, path: tuple[int, ...], window: int
 ) -> Iterator[NDArray[np.intp]]:
-    """Computes more windows at a time as it goes on: few for a short pass, many for a long one."""
+    """Computes ever more windows at a time: few for a short pass, many for a long one."""
     for begun in count():
         many = max(1, min(_AT_FIRST << begun, _AT_ONCE) // size)
         yield from _orders(size, key(seed, *path, np.arange(window, window + many)))

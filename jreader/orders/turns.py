@@ -173,7 +173,7 @@ class Turns:
     def _one_by_one(
         self, first: int, many: int, path: Sequence[Any], settled: int | None
     ) -> tuple[Number, Number]:
-        """As `at`, for turns that follow one another: each source goes on where it is.
+        """As `at`, for turns that follow one another: each source continues where it is.
 
         So samples need only be counted, and what is the same for a run is computed once for it.
         """

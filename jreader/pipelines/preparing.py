@@ -31,7 +31,7 @@ class Prepared:
 
     Attributes:
         path: The folder.
-        samples: The number of samples below; None if only reading them tells.
+        samples: The number of samples below; None if only reading them shows it.
         made: How many of them are in the folder.
         bytes: Their size on disk, or the estimate for all; None if unknown.
         seconds: How long they took, or the estimate for the rest on one core; None if unknown.

@@ -13,12 +13,12 @@ op: A reader made of others, as `shuffle` and `batch` are: a `Node`.
 plan: The tree of ops that a reader is. It never changes; building one reads nothing.
 pass: One iteration over a reader, from the beginning or from a position.
 epoch: A pass with its number, which varies the order: `at_epoch(plan, 3)` is epoch 3 of a plan.
-position: Where a pass is: a small nested tuple of ints. `start(plan, position)` goes on from there.
+position: Where a pass is: a small nested tuple of ints. `start(plan, position)` resumes there.
 cursor: A position, its epoch and step, and what the plan was (`fingerprints.py`): a dict for JSON.
 checkpoint: What a user saves of a run: the cursor, beside the state of the model.
 index: The number of a sample in a reader, from 0. An indexed reader finds a sample by it.
 plane: The index plane of an indexed reader: its columns, and the rows of each index (`planes.py`).
-look-ahead, prefetch: Reading before somebody asks; `buffered` and loaders do. It moves no position.
+look-ahead, prefetch: Reading before the consumer asks, as `buffered` and loaders do. Moves no position.
 shard: One of several parts of a reader that together are all of it.
 lane: One of several parts of a stream that are read side by side, each by itself (`lanes.py`); or
     of the blocks of a shuffle, each of which owns the same rows of every batch.
@@ -28,9 +28,9 @@ host: One of several processes of a run on several machines, each with devices o
 Rules that every op keeps, and that tests/test_laws.py checks on random plans:
 
 * Building a plan reads nothing; a plan never changes; only iterating acts.
-* `start(reader, position)` goes on after the last item that was handed over, also in another
+* `start(reader, position)` resumes after the last item that was handed over, also in another
   process. Before the first item, the position is that of the start; after the end, that of the end.
-  After an error it means nothing: to go on, keep the position of the last good item.
+  After an error it means nothing: to resume, keep the position of the last good item.
 * An op with a field `seed` is random, by that seed and its field `epoch` alone. `seed=None` draws
   anew for each pass. The root of the pass draws once, for all such ops (`seeds.py`), and the
   position of an unseeded pass is `(what was drawn, position)`, so it can be resumed too.

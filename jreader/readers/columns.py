@@ -126,7 +126,7 @@ class Column:
             yield from self.rows_until_error(rows[low : low + self.at_once])
 
     def rows_until_error(self, rows: Array) -> Iterable[Any]:
-        """Those rows at once; if one of them raises, one by one, so that the error comes behind."""
+        """The rows at once; if one raises, one by one, so that those before it come first."""
         try:
             given: Iterable[Any] = [self.gather(rows)]
         except Exception:  # which of them it was shows one by one
@@ -161,7 +161,7 @@ class Column:
 
     @staticmethod
     def concat(columns: Sequence[Any]) -> Any:
-        """Several columns that say so alike as one such column; None if only rows tell."""
+        """Several columns that say so alike as one such column; None if only rows show it."""
 
     def cuts(self, size: int) -> Array:
         """The row at which each run of rows begins that has about `size` bytes."""
@@ -172,18 +172,18 @@ class Column:
         return list(self.each(np.arange(low, high)))
 
     def reading(self, *, in_batches: bool = True) -> Column:  # noqa: ARG002  # blocks ask
-        """The same rows for one pass, which tells it what comes, and closes it at its end."""
+        """The same rows for one pass, which calls `prefetch`, and `close` at its end."""
         return self
 
     def prefetch(self, rows: Array) -> None:
-        """Takes note that these rows come, behind those that it was told before."""
+        """Note that these rows come next, so that they can be read ahead."""
 
     def full(self) -> bool:
-        """Whether to tell it more would be of no use: it cannot read so far ahead."""
+        """Whether to stop calling `prefetch`: it cannot read further ahead."""
         return True
 
     def close(self) -> None:
-        """Lets go of what is open for a pass; any thread may call it."""
+        """Release what is open for a pass; any thread may call it."""
 
 
 class ArrayColumn(Column):

@@ -53,7 +53,7 @@ def at_epoch(reader: Reader[T], epoch: Any) -> Reader[T]:
 
 
 def iterable_in_epoch(made: Iterable[T], epoch: int) -> Iterable[T]:
-    """The iterable that a user's function returned, in an epoch: plans and generators are told."""
+    """The iterable that a user's function returned, in an epoch that plans and generators see."""
     if isinstance(made, Node):
         return at_epoch(made, epoch)()
     note_epoch(made, epoch)

@@ -61,7 +61,7 @@ def run_daemon(name: str, call: Callable[[], T]) -> Future[T]:
     3
     """
     given: Future[T] = Future()
-    given.set_running_or_notify_cancel()  # who waits for it may give up: it goes on
+    given.set_running_or_notify_cancel()  # whoever waits may give up: the call continues
     threading.Thread(target=resolve_future, args=(given, call), name=name, daemon=True).start()
     return given
 

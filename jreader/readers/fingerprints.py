@@ -1,4 +1,4 @@
-"""Fingerprints of plans in cursors: lines that must be equal, and hashes whose change is told.
+"""Fingerprints of plans in cursors: lines that must be equal, and hashes whose change warns.
 
 There is a line for each op that orders or counts samples, with the arguments that do so; a cursor
 resumes only if all lines are equal. Ops that give one sample for each of their reader have no line
@@ -55,7 +55,7 @@ STAGE = "after batches: "
 
 _ALWAYS = ("always", "in place")
 _MOST = 64  # lines of a plan; more are one hash
-_MANY = 32  # ops of a member of which every line is told; of more, a hash of hashes
+_MANY = 32  # a member with more ops is one hash of their hashes
 _LONGEST = 60  # characters of a text
 _SHOWN = (bool, int, float, complex, str, bytes, range, np.generic)
 _PLAIN = (np.ndarray, list, tuple, dict, set, frozenset)
@@ -89,7 +89,7 @@ class Adjustable(Node[T]):
         return {}
 
     def reweighed(self, weights: Any) -> Mapping[str, Any]:
-        """The fields of this op that change if a run gives it other weights while it goes on."""
+        """The fields of this op that change if a run gives it other weights while it runs."""
         raise NotImplementedError
 
     def steered(self, history: str) -> Mapping[str, Any]:

@@ -74,7 +74,9 @@ _NAMED = {  # modules that have another name since cursors of this format were f
     "jreader.workers.parallel_map": "jreader.workers.maps",
     "jreader.workers.processes.reader_processes": "jreader.workers.processes.reading",
 }
-_RENAMED_OPS = {"jreader.batches.windows_and_groups.sliding_window": "window"}  # likewise
+_RENAMED_OPS = {
+    "jreader.batches.windows_and_groups.sliding_window": "window"
+}  # hashes keep the older name
 _GRAIN_NOTES = ("has_child", "_transform_name")  # what Grain notes in its data as it reads them
 _SKIPPED = {"__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__firstlineno__"}
 
@@ -166,7 +168,7 @@ class _Walk:
         self.depth += 1
         try:
             return [kind, *self._parts(value)]
-        except Exception:  # an attribute of the user's raised: what cannot be told is its kind
+        except Exception:  # an attribute of the user's raised: only its class is hashed
             return [kind]
         finally:
             self.depth -= 1
@@ -209,7 +211,7 @@ class _Walk:
         if len(parts) <= _SIMPLE and all(type(part) in _SCALARS for part in parts):
             yield text_hash(sorted(map(repr, parts)))
         elif len(parts) <= SAMPLED:
-            # each by itself, since their order is nobody's; they share what is left to look at
+            # each by itself, since a set has no order; they share what is left to look at
             left = (self.left - len(self.seen)) // len(parts)
             walks = [_Walk(left, self.depth) for _ in parts]
             yield sorted(text_hash(walk.of(part)) for walk, part in zip(walks, parts, strict=True))
@@ -225,7 +227,7 @@ class _Walk:
         some = some_rows(host[None] if not host.ndim else host)
         if some.dtype.hasobject or some.dtype.kind == "T":
             yield self.of(some.ravel().tolist())
-        elif some.dtype.names:  # what lies between fields is nobody's
+        elif some.dtype.names:  # padding between fields may hold anything
             yield [self.of(some[name]) for name in some.dtype.names]
         else:
             yield blake2b(np.ascontiguousarray(some).tobytes(), digest_size=8).hexdigest()

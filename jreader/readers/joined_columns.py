@@ -73,7 +73,7 @@ class Addresses:
 
 
 class _ByteItems:
-    """Memory as `many` items of `size` bytes, of which each begins a byte after the one before."""
+    """Memory as `many` items of `size` bytes with stride 1: one item per byte address."""
 
     def __init__(self, parts: Sequence[Array], address: int, many: int, size: int) -> None:
         self.parts = parts  # whose memory it is: an array over these items keeps them
@@ -250,7 +250,7 @@ class ConcatArray(ArrayColumn, ConcatColumn):
         self.addresses = Addresses(flat, width) if whole else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Made anew of its parts: addresses are those of one process."""
+        """Rebuilt from its parts: addresses are those of one process."""
         return ConcatArray, (self.parts,)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:

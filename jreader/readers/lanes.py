@@ -84,7 +84,7 @@ def dealt_below(reader: Reader[Any]) -> Lanes | None:
 
 @lru_cache(256)
 def _ends_lanes(kind: Any) -> bool:
-    """Whether nobody owns blocks above ops of a class, either: all but those that select."""
+    """Whether blocks have no owner above ops of a class, either: all but those that select."""
     return joins_lanes(kind) and kind.moves != "rows"
 
 

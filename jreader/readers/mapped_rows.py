@@ -92,7 +92,7 @@ def maps_last(reader: Reader[T]) -> Reader[T] | None:
 
 
 def _reorders_maps(reader: Reader[Any]) -> bool:
-    """Whether an op reorders what a map below it makes: told by the plan alone, for every pass."""
+    """Whether an op reorders what a map below it makes: the plan alone decides, for every pass."""
     reorders = False
     while isinstance(reader, Node) and reader.moves and len(reader.input_readers) == 1:
         if reader.moves == "samples" and not reader.from_reader:

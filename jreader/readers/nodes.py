@@ -122,7 +122,7 @@ class Node(Generic[T]):
         return length(vars(self)["reader"]) if self.from_reader in ("all", "each") else None
 
     def may_be_endless(self) -> bool | Callable[[list[bool]], bool]:
-        """Whether a pass may never end; or a function that tells it, if told it of its readers."""
+        """Whether a pass may never end; or a function of the same for its readers."""
         return any
 
     def plane(self) -> Plane | None:
@@ -180,16 +180,16 @@ class Node(Generic[T]):
 
     @property
     def lazy_length(self) -> bool:
-        """Whether to ask for its length would read a file."""
+        """Whether its length is only known by reading files."""
         return False
 
     @property
     def stores(self) -> bool:
-        """Whether it is streamed until its samples are written, and indexed then (`growing.py`)."""
+        """Whether it is streamed while its folder is incomplete, then indexed (`growing.py`)."""
         return False
 
     def wrapped(self) -> Reader[T] | None:
-        """The reader that it only adds methods to, as a pipeline does; else None."""
+        """The reader that it wraps and only adds methods to, as a pipeline does; else None."""
         return None
 
     def layout(self) -> str:
@@ -197,7 +197,7 @@ class Node(Generic[T]):
         return ""
 
     def cursor_extra(self) -> str:
-        """What the line of the op in a cursor says beside the arguments; else ""."""
+        """Text in the cursor after the arguments of the op; else ""."""
         return ""
 
     def remote_sizes(self) -> list[str]:
@@ -255,7 +255,7 @@ class Node(Generic[T]):
 
 
 def without_ids(parts: Iterable[T], left_out: list[int]) -> Iterator[T]:
-    """The parts without those of these ids, each left out as often as it stands there."""
+    """The parts without those of these ids, each dropped as often as its id is listed."""
     for part in parts:
         if id(part) in left_out:
             left_out.remove(id(part))
@@ -286,7 +286,7 @@ def arguments(node: Node[Any]) -> list[tuple[str, Any]]:
 
 
 def field_value(node: Node[Any], name: str, default: Any = None) -> Any:
-    """The value of a field, such as the seed; an attribute that is no field is its user's."""
+    """The value of a field, such as the seed; ignores attributes that are not fields."""
     return getattr(node, name, default) if name in declared_names(node) else default
 
 
@@ -375,7 +375,7 @@ def sources_first(top: K, below: Callable[[K], Iterable[K]]) -> Iterator[K]:
 
 
 def trampoline(walk: Callable[[Any], Generator[Iterable[Any], list[T], T]], top: Any) -> T:
-    """What a walk returns that would call itself: instead it yields arguments, and is sent results.
+    """Run a recursive walk without recursion: it yields arguments, and is sent their results.
 
     >>> def total(number):
     ...     below = yield [number - 1] if number else []
@@ -418,7 +418,7 @@ def readers_below(reader: Reader[Any]) -> Sequence[Reader[Any]]:
 
 
 def lazy_length(reader: Reader[Any]) -> bool:
-    """Whether to ask for its length would read a file."""
+    """Whether the length of a reader is only known by reading files."""
     return any(op.lazy_length for op in ops_of(reader))
 
 

@@ -50,7 +50,7 @@ class Pass(NamedTuple, Generic[T]):
         """The pass with `fn` applied to each item, within a context that sees its errors."""
 
         def deal() -> Iterator[U]:
-            # not `map`: it goes on after an error, and ends at a StopIteration of `fn`
+            # not `map`: it continues after an error, and ends at a StopIteration of `fn`
             with within:
                 for item in self.items:
                     held = [item]
@@ -88,7 +88,7 @@ def counted(items: Iterable[T], before: int = 0) -> tuple[Iterator[T], Callable[
     >>> next(items), count()
     ('a', 11)
     """
-    ticks = repeat(True, sys.maxsize)  # noqa: FBT003  # a truth that C tells by identity: 1 is slower
+    ticks = repeat(True, sys.maxsize)  # noqa: FBT003  # C compares it by identity: 1 is slower
     return compress(items, ticks), lambda: before + sys.maxsize - length_hint(ticks)
 
 
@@ -103,7 +103,7 @@ def checked_position(at: Position, first: Position) -> Any:
     Traceback (most recent call last):
     jreader.errors.NotResumable: '7' is not a position of this pipeline, or a part of one, such \
 as (0, None). It was changed, or another pipeline wrote it. Give an earlier position, or cursor, \
-as it was written, or begin anew, without at=.
+as it was written, or start over, without at=.
 
     Args:
         at: A position, of this op or not; None for the beginning.
@@ -135,5 +135,5 @@ def bad_position(at: Position, first: Position) -> NotResumable:
     return NotResumable(
         f"{described(at)} is not a position of this pipeline, or a part of one, such as {first!r}. "
         "It was changed, or another pipeline wrote it. Give an earlier position, or cursor, as it "
-        "was written, or begin anew, without at=."
+        "was written, or start over, without at=."
     )

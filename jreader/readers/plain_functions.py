@@ -28,11 +28,11 @@ T = TypeVar("T")
 def opened_function(
     reader: Callable[[], Iterable[T]], state: str = ""
 ) -> tuple[Iterator[T], Callable[[], object], Callable[[], str] | None]:
-    """The iterator that a plain function returns, what closes it, and what tells its state.
+    """The iterator that a plain function returns, what closes it, and what returns its state.
 
     Args:
         reader: The function.
-        state: A state that was told in an earlier pass, to go on from; "" for the beginning.
+        state: The state from an earlier pass, to resume at; "" for the beginning.
 
     Raises:
         TypeError: The function returned something that cannot be iterated.
@@ -55,7 +55,7 @@ def opened_function(
             raise _of_begun(reader, kind)
         note_epoch(source, _epoch.get() or 0)
     elif isinstance(getattr(kind, "__iter__", None), FunctionType):
-        source = map(next, repeat(source))  # to ask for its iterator again may begin it again
+        source = map(next, repeat(source))  # asking for its iterator again may restart it
     if begun:
         source = chain(_first_sample(source, _of_begun(reader, kind)), source)
     return source, close, state_of
@@ -64,7 +64,7 @@ def opened_function(
 def _iterator_of(
     reader: Callable[[], Iterable[T]], state: str
 ) -> tuple[Iterator[T], Callable[[], str] | None]:
-    """The iterator that a plain function returns for a pass, and what tells its state."""
+    """The iterator that a plain function returns for a pass, and what returns its state."""
     stream = _stream_of(reader)  # which may be empty
     produced = reader() if stream is None else stream
     if not hasattr(produced, "__iter__") and not hasattr(produced, "__getitem__"):
@@ -122,7 +122,7 @@ _epoch: ContextVar[int | None] = ContextVar("epoch", default=None)
 
 
 def in_epoch(epoch: int) -> AbstractContextManager[None]:
-    """Tells plain functions that are called inside the block which epoch it is."""
+    """Has plain functions that are called inside the block see this epoch."""
     return assigned(_epoch, epoch)
 
 
@@ -135,7 +135,7 @@ def note_epoch(source: object, epoch: int) -> None:
 def epoch_of_caller() -> int:
     """The epoch of the plain function that calls, directly or not; 0 if none does.
 
-    A generator is found by its frame: to tell it as a context variable would cost each sample.
+    A generator is found by its frame: a context variable would cost each sample.
     """
     if (epoch := _epoch.get()) or not len(_epochs):
         return epoch or 0
@@ -172,14 +172,14 @@ def _is_begun(box: list[Iterator[Any]]) -> bool:
         _begun_iterators[number] = box[0]
         return False
     if not _is_shared(box):
-        return False  # nobody has it but this pass: its number may be that of an older one
+        return False  # only this pass has it: its id may be that of an older one
     seen = (number, type(box[0])) in _begun_by_id
     _begun_by_id.append((number, type(box[0])))
     return seen
 
 
 def _is_shared(box: list[Any]) -> bool:
-    """Whether somebody has what is in a list, besides a local variable and that list.
+    """Whether anything but a local variable and this list refers to what is in the list.
 
     From Python 3.14 on, an argument may or may not count as a reference; an item always does.
     """

@@ -3,7 +3,7 @@
 A reader is *indexed* when the index of a sample is enough to find it: it knows its `columns` (what
 there is to gather from), its length, and a `route` from indices to rows. An op that does not look
 into samples only reroutes, so over an indexed reader it is indexed too, and needs one more method,
-`plane()`. Then nothing is read that is not asked for: a pass goes on anywhere at once, a shuffle
+`plane()`. Then nothing is read that is not asked for: a pass resumes anywhere at once, a shuffle
 without a window holds nothing, and a batch is one gather for each column, whose cost a sample is
 that of a copy.
 
@@ -220,7 +220,7 @@ class Plane:
 
     @property
     def last_position(self) -> int:
-        """The last position that a pass can go on from: the end."""
+        """The last position that a pass can resume at: the end."""
         return self.length
 
     @property
@@ -231,7 +231,7 @@ class Plane:
     def _index(self, at: Position) -> int:
         if isinstance(at, int) and not 0 <= at <= self.last_position:
             raise NotResumable(
-                f"cannot go on after sample {at} of {map_tree(_shape, self.columns)}: it has "
+                f"cannot resume after sample {at} of {map_tree(_shape, self.columns)}: it has "
                 f"{self.length:,} samples. Start at the beginning (at=None), or give it the data "
                 f"it had."
             )
@@ -252,7 +252,7 @@ def indexed(reader: Reader[Any]) -> Plane | None:
 
 @dataclass(frozen=True, eq=False)
 class SideBySide:
-    """Trees of columns side by side, of which only the rows tell whether they are tuples.
+    """Trees of columns side by side, of which only the rows show whether they are tuples.
 
     Attributes:
         parts: The trees: a sample is one tuple, into which those that are tuples are laid.

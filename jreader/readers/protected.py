@@ -1,7 +1,7 @@
 """Samples that are kept and handed over again: what their user changes does not reach what is kept.
 
 Arrays are handed over as read-only views, which takes less than a microsecond each and copies no
-values; containers are made anew; numbers and texts are what they are. Of any other object the user
+values; containers are rebuilt; numbers and texts are what they are. Of any other object the user
 gets a copy. A function that writes to its sample so gives the same in every epoch, or NumPy's
 error, whoever calls it: this thread, another one, or a process.
 """

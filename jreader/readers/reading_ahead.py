@@ -38,7 +38,7 @@ class OpenedColumns(NamedTuple):
     readings: list[tuple[int, Column]]
 
     def ahead(self, routed: Iterable[list[Array]]) -> Iterator[list[Array]]:
-        """The rows of run after run; those of later runs are told while earlier ones are read.
+        """The rows of run after run; later ones are prefetched while earlier ones are read.
 
         An error of a later run is raised in its turn.
         """
@@ -76,12 +76,12 @@ class OpenedColumns(NamedTuple):
             reading.close()
 
     def prefetch(self, rows: list[Array]) -> None:
-        """Says that these rows come."""
+        """Prefetches these rows."""
         for number, reading in self.readings:
             reading.prefetch(rows[number])
 
     def full(self) -> bool:
-        """Whether to tell more would be of no use."""
+        """Whether to stop prefetching: no column can read further ahead."""
         return all(reading.full() for _, reading in self.readings)
 
 

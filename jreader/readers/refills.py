@@ -1,4 +1,4 @@
-"""Samples that change while they are held: a source that fills one array anew for each sample.
+"""Samples that change while they are held: a source that refills one array for each sample.
 
 Such a source is legal and fast if each sample is used before the next one is read. An op that holds
 several (a batch, a window, a cache, read-ahead) would hold the last one many times. It shows in the
@@ -32,8 +32,8 @@ def watched(items: Iterator[T], held: int, by: str, made_at: str = "") -> Iterat
     >>> def filled():
     ...     for row[0] in range(3):
     ...         yield row
-    >>> with warnings.catch_warnings(record=True, action="always") as told:
-    ...     [[row.item() for row in samples] for samples in batch(filled, 3)()], len(told)
+    >>> with warnings.catch_warnings(record=True, action="always") as caught:
+    ...     [[row.item() for row in samples] for samples in batch(filled, 3)()], len(caught)
     ([[2, 2, 2]], 1)
 
     Args:

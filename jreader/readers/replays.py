@@ -23,7 +23,7 @@ def replayed(reader: Reader[T], at: Position) -> Pass[T]:
     Args:
         reader: A function that is no op, or the `__iter__` of an op.
         at: The position: how many samples were handed over before; with the state of the stream
-            that the function returns, where it can go on from it without reading.
+            that the function returns, where it can resume from it without reading.
 
     Raises:
         NotResumable: There are fewer samples (while iterating), or it is no position.
@@ -71,7 +71,7 @@ def _skipped(reader: Reader[T], source: Iterator[T], done: int) -> Iterator[NoRe
             bar.add()
     if count() < done:
         raise NotResumable(
-            f"cannot go on after sample {done} of {described(reader)}: it gave {count()} samples. "
+            f"cannot resume after sample {done} of {described(reader)}: it gave {count()} samples. "
             f"Start at the beginning (at=None), or give it the data it had."
         )
     yield from ()

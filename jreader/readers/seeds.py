@@ -69,7 +69,7 @@ class Draws:
 
     @property
     def drawn(self) -> Position:
-        """The numbers, as the position of the pass tells them."""
+        """The numbers, as they stand in the position of the pass."""
         if self._is_new and self._kept:
             return (self._first, *self._kept)
         return self._drawn

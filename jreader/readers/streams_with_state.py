@@ -14,12 +14,12 @@ _MODULE = "datasets.iterable_dataset"  # of Hugging Face
 
 
 def of_pass(stream: Any, epoch: int | None, state: str) -> tuple[Any, Callable[[], str] | None]:
-    """The stream as one pass reads it, in its epoch and from a state on, and what tells its state.
+    """The stream as one pass reads it, in its epoch and from a state; and what returns its state.
 
     Args:
         stream: What a function returned for a pass.
         epoch: The epoch, which `set_epoch` is called with; None for no call.
-        state: What a pass told before; "" for the beginning.
+        state: The state from an earlier pass; "" for the beginning.
 
     Returns:
         The stream; and a function that returns its state as JSON, or None if its state is not
@@ -76,7 +76,7 @@ def _with_own_state(part: Any) -> Any:
 
 
 def _is_exact(part: Any) -> bool:
-    """Whether a stream goes on with the next sample, as its documentation says."""
+    """Whether a stream resumes at the very next sample, as its documentation says."""
     if isinstance(part, list):
         return all(map(_is_exact, part))
     if type(part).__module__ != _MODULE:

@@ -1,4 +1,4 @@
-"""Loaders of torch and torchdata, and others that tell their state, as streams of batches."""
+"""Loaders of torch and torchdata, and others with a state, as streams of batches."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def is_torch_loader(data: object) -> bool:
 def of_loader(
     loader: Any, epoch: int | None, state: str
 ) -> tuple[Iterator[Any], Callable[[], str] | None]:
-    """A pass over a loader, and what tells its state; None if its position is a number of batches.
+    """A pass over a loader, and what returns its state; None if its position counts batches.
 
     What a loader of torch has batched are batches. Of others it is not known, so that what they
     give is a tree of arrays.
 
     Args:
         loader: The loader; any other iterable is returned as it is.
-        epoch: The epoch, which its sampler and its data set are told; None to tell them nothing.
-        state: A state that an earlier pass told, to go on from; "" for the beginning.
+        epoch: The epoch, for its sampler and its data set; None to leave theirs.
+        state: The state from an earlier pass, to resume at; "" for the beginning.
     """
     if not is_torch_loader(loader):
         return loader, None
@@ -84,7 +84,7 @@ def _begun_at(loader: Any, place: Any) -> Any:
 
 
 def _trees_of(loader: Any, items: Iterator[Any]) -> Iterator[Any]:
-    """What a loader gives, as arrays that nobody writes to again."""
+    """What a loader gives, as arrays that are not written to again."""
     trees, batched = map(arrays_in, items), getattr(loader, "batch_sampler", None) is not None
     collates = getattr(getattr(loader, "collate_fn", None), "__module__", "")
     if not batched or not (getattr(loader, "num_workers", 0) or collates.startswith("torch.")):

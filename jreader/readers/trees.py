@@ -114,7 +114,7 @@ def joined(tree: Any, parts: dict[Any, Any]) -> Any:
         return (tuple if isinstance(tree, tuple) else list)(parts.values())
     if all(field.init for field in fields(tree)):
         return type(tree)(**parts)
-    made = object.__new__(type(tree))  # its __init__ would make some of the fields anew
+    made = object.__new__(type(tree))  # its __init__ would recompute some of the fields
     for name, part in parts.items():
         object.__setattr__(made, name, part)
     return made
@@ -243,11 +243,11 @@ class Columns(Sequence[T], Generic[T]):
         columns: A tree of arrays of equal length along their first axis; or `Rows`.
         arrays: The leaves of that tree, in order, without those that are None.
         made_of: How many samples they were made of; None for as many as there are rows.
-        full: How many samples a full batch of its kind has; None if the plan tells.
+        full: How many samples a full batch of its kind has; None if the plan says so.
         rows: How many rows the whole batch has, on all processes; None for as many as are here.
         valid: Which rows of this process the samples are, where others are empty; None for the
             first ones.
-        fresh: Whether a sample of it is one of this epoch, and not of lanes that begin again.
+        fresh: Whether a sample of it is one of this epoch, and not of lanes that restarted.
         numbers: For each leaf the type of Python's numbers that its rows are given back as; None
             for rows of the arrays.
         named: Whether its columns are the named arrays of a feed already.

@@ -241,6 +241,6 @@ def _go_to(path: str, file: io.BufferedReader, offset: int) -> None:
     before = file.read(1)
     if not before or (before != b"\n" and file.peek(1)):
         raise NotResumable(
-            f"cannot go on at byte {offset} of {path}: no line begins there, so the file has "
+            f"cannot resume at byte {offset} of {path}: no line begins there, so the file has "
             f"changed. Start at the beginning (at=None), or give it the file it had."
         )

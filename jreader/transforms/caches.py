@@ -98,7 +98,7 @@ class cache(Node[T]):
             shows the line.
         DamagedData: Files of the cache were changed (when a pass begins), or an earlier version
             wrote them (when it is made): delete the folder.
-        ReaderError: All samples have to be written first, and another pass, which does not go on,
+        ReaderError: All samples have to be written first, and another pass, which has stalled,
             has begun to write them.
         OSError: The disk is full (while iterating), or the folder cannot be written.
     """
@@ -147,7 +147,7 @@ class cache(Node[T]):
 
     @property
     def lazy_length(self) -> bool:
-        """Whether to tell its length would read files."""
+        """Whether its length is only known by reading files."""
         return (self.whole or self.first) and not self.kept.whole
 
     @property
@@ -300,7 +300,7 @@ class _Reading(Generic[T]):
         """Raises NotResumable after the last sample, if a position has more before it."""
         if done > len(self.samples):
             raise errors.NotResumable(
-                f"cannot go on after sample {done} of {node!r}: it gave {len(self.samples)} "
+                f"cannot resume after sample {done} of {node!r}: it gave {len(self.samples)} "
                 f"samples. Start at the beginning (at=None), or give it the data it had."
             )
 

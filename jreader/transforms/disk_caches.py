@@ -2,7 +2,7 @@
 
 The folder belongs to one plan, whose fingerprint it has. One process writes, that which has the
 lock; the others read what is written, and the rest from the reader themselves: to wait for a
-process that waits for its own consumer could last for ever. A reading that was broken off goes on
+process that waits for its own consumer could last for ever. A pass that was cut short resumes
 at the last commit, in whatever process needs the next sample first.
 """
 
@@ -158,14 +158,14 @@ class DiskCache(Generic[T]):
         return node.whole or (node.first and (writing_allowed() or self.whole))
 
     def _complete(self, node: Any) -> Stored:
-        """What the folder holds, which is all; it is written now if that is to be done first."""
+        """The complete contents of the folder, written now if they must come first."""
         held = self.written() if node.first and writing_allowed() else self.held()
         if not held.whole:
             raise changed(self.folder, "was complete, and is not any more")
         return held
 
     def held(self) -> Stored:
-        """What is written, as far as it was looked at; the first time, it is checked.
+        """What is written, as of the last look; the first look checks it.
 
         Raises:
             ValueError: The folder is of another plan.
@@ -176,7 +176,7 @@ class DiskCache(Generic[T]):
             return self._contents or self.refresh(check=True)
 
     def _writer(self) -> CacheWriter[T] | None:
-        """What writes, whose writing is seen from now on; one that is closed is forgotten."""
+        """The writer, if there is one; its progress counts from now on. Forgets a closed one."""
         for writer in [*self._writing]:
             self._contents = writer.out.held
             if writer.closed:
@@ -252,8 +252,8 @@ class DiskCache(Generic[T]):
                         yield sample
                 if not bypass and done > (many := self.held().rows):
                     raise errors.NotResumable(
-                        f"cannot go on after sample {done} of the cache in {self.folder!r}: it has "
-                        f"{many} samples. Start at the beginning (at=None), or give it the data "
+                        f"cannot resume after sample {done} of the cache in {self.folder!r}: it "
+                        f"has {many} samples. Start at the beginning (at=None), or give it the data "
                         f"that it had."
                     )
             finally:
@@ -265,7 +265,7 @@ class DiskCache(Generic[T]):
         return Pass(items, lambda: (IN_ORDER, done), items.close)
 
     def _on_pass_closed(self) -> None:
-        """Ends the writing that the last pass left; what was read by then is kept."""
+        """Stop the writer when the last pass closes; what was read by then is kept."""
         if self._turn.acquire(blocking=False):  # garbage may be collected anywhere
             try:
                 self._users -= 1
@@ -316,7 +316,7 @@ class DiskCache(Generic[T]):
         return self._writer()
 
     def writer(self, held: Stored, lock: int) -> CacheWriter[T]:
-        """What goes on writing there, with the lock of the folder."""
+        """A writer that continues there, with the lock of the folder."""
         if held.said and not held.said["goes_on"]:
             held = Stored(held.folder)
         held.sweep()
@@ -334,7 +334,7 @@ class DiskCache(Generic[T]):
         return up
 
     def refresh(self, *, check: bool = False) -> Stored:
-        """Looks at the folder anew; compares its files with their checksums if it is to be used."""
+        """Looks at the folder again; with `check`, compares its files with their checksums."""
         for turn in range(_TURNS):
             try:
                 held = read_table(self.folder)

@@ -251,7 +251,7 @@ class interleave(Node[T]):
 
     readers: tuple[Reader[T], ...]
     stop: Literal["once", "first"] = argument(default="once", cursor="never")  # see `cursor_extra`
-    order: tuple[int, ...] | None = argument(default=None, cursor="never")  # likewise
+    order: tuple[int, ...] | None = argument(default=None, cursor="never")  # in `cursor_extra` too
 
     def __init__(
         self,

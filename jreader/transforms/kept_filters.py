@@ -1,6 +1,6 @@
-"""What `filter(fn, reader, keep=path)` does: which samples it keeps is learnt once, a bit each.
+"""What `filter(fn, reader, keep=path)` does: remembers which samples it keeps, a bit each.
 
-A pass calls `fn` for samples whose bits nobody knows yet, and writes what it learns while it hands
+A pass calls `fn` for samples whose bits are not known yet, and writes what it learns while it hands
 samples over. One process learns, that which has the lock of the folder; others call `fn`
 themselves. A pass learns only what follows on what is known: one that was resumed beyond that
 leaves the gap to the next pass. Once all is known, the samples are found by index, and `fn` is
@@ -202,7 +202,7 @@ class KeptBits(DiskCache[Any]):
             return super().written(fill, waits=waits)
 
     def writer(self, held: Stored, lock: int) -> CacheWriter[Any]:
-        """What goes on writing the bits that a pass gives it."""
+        """A writer that appends the bits that a pass gives it."""
         held.sweep()
         out = AppendedBits(held, held.said and held.said["position"], partial(metadata, self.plan))
         bar = Bar(f"filtering into {held.folder.name}", length(self.of))

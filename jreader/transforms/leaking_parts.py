@@ -1,4 +1,4 @@
-"""A warning of parts of a plan that is shuffled anew in each epoch: in time, each has all samples.
+"""A warning of parts of a plan that each epoch reshuffles: in time, each has all samples.
 
 `p = rows.shuffle(seed=0); train, test = p[:800], p[800:]` are other samples in each epoch, so
 `train` soon gives those that `test` began with. One part alone is often meant:
@@ -41,7 +41,7 @@ def note_part(part: Node[Any]) -> None:
         noted = _noted.setdefault(next(iter(shuffled.input_readers), shuffled), [])
         if any(before == spelled and _disjoint(places, other) for before, other in noted):
             warn(
-                f"{part!r} and an earlier part of the same plan split what {spelled} shuffles anew "
+                f"{part!r} and an earlier part of the same plan split what {spelled} reshuffles "
                 f"in each epoch: each part gets samples of the other in the next epoch, so a test "
                 f"set is trained on. Split first, as in train, test = rows.split([0.8, 0.2], "
                 f"seed=0), and then type train.shuffle(seed=0)."

@@ -1,7 +1,7 @@
 """Schedules of mixtures: which source each turn of a pass is of, where weights change, and the end.
 
 A schedule is a row of pieces. In a piece the weights stay, and its first turn begins a block; each
-source goes on after the samples that it gave in the pieces before. So every turn is still found in
+source continues after the samples that it gave in earlier pieces. So every turn is still found in
 closed form (`orders.turns`).
 
 The run of turns in which a piece ends is `settled`: it has the same order in every epoch. So what
@@ -141,7 +141,7 @@ class History(NamedTuple):
         readers: The names of its readers; None if they have none, or were not written.
         seeds: How many random ops lie below it, which is in the keys of its orders; None if they
             were not written, and are as many as now.
-        weights: By which it goes on.
+        weights: Those from now on.
         planned: Its weights and changes as they were written, where a run has set others.
     """
 
@@ -262,7 +262,7 @@ def resumed_pieces(
     shares: Shares,
     readers: tuple[str, ...] | None,
 ) -> tuple[Piece, ...]:
-    """The `past` of a mixture that goes on with other shares, or other readers, after some turns.
+    """The `past` of a mixture that resumes with other shares, or other readers, after some turns.
 
     Args:
         history: How those turns were dealt.

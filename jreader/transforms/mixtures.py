@@ -2,7 +2,7 @@
 
 Whose turn it is depends on the number of the turn, the weights, seed and epoch alone
 (`orders.turns`), never on a state. So over indexed readers a mixture is indexed, and over streams a
-pass goes on from the number of the turn and the positions of its sources.
+pass resumes from the number of the turn and the positions of its sources.
 
 Peers keep an order as a table (Megatron), or round shares so that 200 sources drift apart, and end
 only with the first source that does (Grain).
@@ -101,8 +101,8 @@ class mix(Adjustable[T]):
         temperature: Instead of `weights`: shares in proportion to `len(reader) ** (1 /
             temperature)`. 1 gives each reader the share that it has of all samples; higher ones
             give small readers more.
-        seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws
-            anew for each pass, which can be resumed all the same.
+        seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws a
+            new one for each pass; resuming that pass restores it.
         stop: When it ends. "first": at the turn of a reader that has no sample left. "all": when
             every reader has ended once; those that end earlier restart with their next epoch.
             "once": when every reader has ended; one that has ended is skipped, so every sample
@@ -176,7 +176,7 @@ class mix(Adjustable[T]):
 
         Readers with names have a dict by names, so that a run may add and drop some.
 
-        A pass may go on with other weights: each reader goes on where it is.
+        A pass may resume with other weights: each reader continues where it is.
         """
         turn, parts = self._parts_of_position(at)
         epoch = epoch_of_caller()
@@ -268,7 +268,7 @@ class mix(Adjustable[T]):
 
     @property
     def _path(self) -> tuple[Any, ...]:
-        # turns that end at a place that no length tells are the same in all epochs, and so is it
+        # turns that end where no length is known are the same in all epochs, and so is it
         return self.seed, 0 if self._unknown else self.epoch, seeded_below(self)
 
     @property
@@ -304,7 +304,7 @@ class mix(Adjustable[T]):
         return History(pieces, self.names, seeded_below(self), self.weights, self.planned)
 
     def after(self, history: str, index: Callable[[], int]) -> Mapping[str, Any]:
-        """The pieces up to a turn, if they are others; from there on it has its own weights."""
+        """The old schedule before `index`, if it differs; from there on its own weights."""
         recorded, now = self._parsed_history(history), self._history
         if (recorded.pieces, recorded.readers) == (now.pieces, now.readers):
             return {}
@@ -395,7 +395,7 @@ class mix(Adjustable[T]):
         if self.source is None:
             return members.columns, members.rows
         if type(members.columns) is not dict or self.source in members.columns:
-            return None  # the first sample tells which of them it is
+            return None  # the first sample shows which of them it is
 
         def labelled(which: Indices, sample: Indices) -> list[Indices]:
             return [*members.rows(which, sample), which.astype(sample.dtype)]
@@ -489,7 +489,7 @@ class _sources(Node[Any]):
 
 
 class _Mixture(Plane):
-    """The plane of a mixture; a run may go on with other weights, and so to another end."""
+    """The plane of a mixture; a run may resume with other weights, and so have another end."""
 
     @property
     def extent(self) -> str:

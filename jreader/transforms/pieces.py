@@ -66,7 +66,7 @@ class Pieces:
         ]
 
     def piece(self, number: int) -> DiskCache[Any]:
-        """One of them; it is no part of a split, which would be told apart."""
+        """One of them; not noted as a part of a split, which would warn."""
         low = number * self.size
         rest = skip(written_first(self.store.of), 0).changed({"n": low})
         some = firstn(rest, 0).changed({"n": min(self.size, self.rows - low)})
@@ -86,12 +86,12 @@ class Pieces:
         return [self.piece(each).held() for each in self.numbers]
 
     def __call__(self, number: int) -> None:
-        """Makes a piece, unless somebody else does."""
+        """Makes a piece, unless another process does."""
         if not self.store.refresh().whole:
             self.piece(number).written(waits=False)
 
     def join(self, *, waits: bool) -> None:
-        """Joins them, if all are there and nobody else does; or once they are, if it waits."""
+        """Joins them, if all are there and no other process does; or once they are, if it waits."""
         while (missing := self.missing()) and waits:  # somebody else is at work, or was killed
             self.piece(missing[0]).written()
         if not missing and self.store.written(self._fill, waits=waits).whole:

@@ -35,7 +35,7 @@ class read(flat_map[S], Lanes):
     >>> "".join(read(words, lambda: lines, lanes=2)())
     'aebfcgdhikjl'
 
-    After the end of a lane, `batch` goes on with the rows of the others, unless it has
+    After the end of a lane, `batch` continues with the rows of the others, unless it has
     `drop_last=True`; `load(last=...)` says what a loader does.
 
     Cost: one file of each lane is open at a time. Resuming calls `fn` again for the current file of

@@ -46,7 +46,7 @@ class keyed(Node[Keyed]):
 
     Args:
         reader: Any reader.
-        seed: An int, or a jax key; `at_epoch` and `epochs` vary it. None draws anew for each pass,
+        seed: An int, or a jax key; `at_epoch` and `epochs` vary it. None draws one for each pass,
             which can be resumed all the same.
     """
 

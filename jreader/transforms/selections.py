@@ -274,7 +274,7 @@ def _known_length(call: str, reader: Reader[Any]) -> int:
 def extent_of(reader: Reader[Any]) -> int | None:
     """How many samples a reader has; `ENDLESS` for an indexed one without an end.
 
-    Its plane tells it of a part of one without an end; None if it is not known.
+    A plane has it for a part of one without an end; None if it is not known.
     """
     known = length(reader)
     if known is None and (plane := indexed(seeded(reader, 0))):

@@ -79,8 +79,8 @@ class shuffle(Node[T], Lanes):
         reader: Any reader.
         buf_size: Samples per window; None for the whole reader, whose length must be known. 0 and 1
             keep the order, as in Paddle, and warn.
-        seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws
-            anew for each pass, which can be resumed all the same.
+        seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws a
+            new one for each pass; resuming that pass restores it.
         blocks: The number of blocks to mix at a time, of files that are read in blocks; readers
             that find samples by number have blocks if you give them `block="4MB"`.
         lanes: The number of parts that hosts share: a divisor of `blocks`, and a multiple of every

@@ -44,7 +44,7 @@ _AT_ONCE = 1 << 20  # documents that are routed in one go
 class windows(Node[Any]):
     """Cut documents into samples of `size` tokens each.
 
-    Over all documents as one stream (the default), a window goes on in the next document where one
+    Over all documents as one stream (the default), windows continue in the next document where one
     ends; only the last tokens, too few for a window, are left out:
 
     >>> from jreader import ragged
@@ -53,7 +53,7 @@ class windows(Node[Any]):
     [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
 
     Within documents, with `across=False`, those of each that do not fill a window are left out. A
-    warning tells how many they are; to keep them, let windows run on (`across=True`), or `pack`
+    warning counts them; to keep them, let windows run on (`across=True`), or `pack`
     whole documents, with padding:
 
     >>> import warnings
@@ -86,11 +86,11 @@ class windows(Node[Any]):
         size: How many tokens a window has.
         stride: How many tokens lie between the starts of two windows; None for `size`, so that each
             token is in one window.
-        across: Whether windows go on from one document into the next.
+        across: Whether windows run on from one document into the next.
 
     Raises:
         TypeError: A field has no axis of tokens (in a pass, or when the length is asked for).
-        ValueError: The fields of a document differ in length (likewise).
+        ValueError: The fields of a document differ in length (while iterating).
     """
 
     reader: Reader[Any]

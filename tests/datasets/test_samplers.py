@@ -227,7 +227,7 @@ class TestRefusals:
             make()
 
     def test_a_position_beyond_the_end_is_refused(self):
-        with pytest.raises(NotResumable, match="cannot go on after index 5"):
+        with pytest.raises(NotResumable, match="cannot resume after index 5"):
             start(SequenceSampler("abc"), 5)
 
     def test_a_sampler_takes_the_length_along_and_not_the_data(self):

@@ -175,7 +175,7 @@ class TestOtherData:
         loader = Pipeline(lambda: iter(held)).batch(4).load()
         cursor = with_cursors(loader.epoch(0))[1][-1]
         del held[8:]
-        with pytest.raises(NotResumable, match="cannot go on after sample 40"):
+        with pytest.raises(NotResumable, match="cannot resume after sample 40"):
             list(loader.epoch(0, at=cursor))
 
     def test_a_place_in_no_order_is_refused(self):

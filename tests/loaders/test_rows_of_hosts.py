@@ -138,5 +138,5 @@ def test_a_place_beyond_the_end_is_refused(drop_last):
     parts = dealt_to(batch(arrays(np.arange(30)), 7, drop_last), Share(7, ((0, 2),)))
     assert start(parts, 30).position() == 30
     assert list(start(parts, 30).items) == []
-    with pytest.raises(NotResumable, match="cannot go on after sample 31"):
+    with pytest.raises(NotResumable, match="cannot resume after sample 31"):
         start(parts, 31)

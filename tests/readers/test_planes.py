@@ -379,7 +379,7 @@ def test_readers_without_an_end_have_none_behind_skip_and_shard_either():
 @pytest.mark.parametrize("reader", [arrays(np.arange(4)), SequenceSampler(range(4))])
 @pytest.mark.parametrize("place", [-1, -4, 5])
 def test_a_place_before_the_beginning_is_none(reader, place):
-    with pytest.raises(NotResumable, match="cannot go on after"):
+    with pytest.raises(NotResumable, match="cannot resume after"):
         start(reader, place)
 
 

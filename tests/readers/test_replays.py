@@ -24,7 +24,7 @@ def test_what_takes_little_time_shows_no_bar_and_waits_for_no_lock_of_tqdm(capsy
 
 def test_a_replay_of_too_few_samples_ends_with_the_reason():
     with pytest.raises(
-        NotResumable, match=r"cannot go on after sample 50 of .* it gave 40 samples"
+        NotResumable, match=r"cannot resume after sample 50 of .* it gave 40 samples"
     ):
         list(start(numbers, 50).items)
 

@@ -46,7 +46,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*leaves out .* tokens of"),
 ]
 
-REFUSED = r"is not a position of this pipeline|cannot go on after|this position is of"
+REFUSED = r"is not a position of this pipeline|cannot resume after|this position is of"
 FIRST = 7
 
 numbers = st.one_of(
@@ -255,7 +255,7 @@ def test_what_was_refused_says_what_was_seen_and_what_to_type():
     assert str(refused.value) == (
         "[7, 'x'] is not a position of this pipeline, or a part of one, such as (None, 0, 0). "
         "It was changed, or another pipeline wrote it. Give an earlier position, or cursor, as it "
-        "was written, or begin anew, without at=."
+        "was written, or start over, without at=."
     )
 
 

@@ -121,8 +121,8 @@ class pack(Node[dict[str, Any]]):
         pad: What stands behind the last document of a row: a number, or a dict of numbers by field.
         window: How many documents are packed together; None for all, or 4,096 where lengths are
             not known.
-        seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws
-            anew for each pass, which can be resumed all the same.
+        seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws a
+            new one for each pass; resuming that pass restores it.
         documents: How many documents a row has at most; None for any number.
         begin: A token that each row begins with, of the document that follows it; or a dict of
             tokens by field, which several fields of one length need. Of those that it lacks, fields

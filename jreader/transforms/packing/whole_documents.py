@@ -207,7 +207,7 @@ class WholeDocuments:
         return replace(parts, index=parts.begin, begin=parts.index, end=left)
 
     def _dealt(self, variant: Array, length: Array, rank: Array) -> Array:
-        """Which of the documents of some lengths has each rank."""
+        """The document numbers for each (length, rank)."""
         places: Array = self.tables["first document"][length] + dealt(
             rank, self.tables["count"][length], variant, length.astype(np.uint32)
         )
