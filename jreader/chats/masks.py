@@ -68,7 +68,7 @@ def edges_of(call: str, render: Callable[..., Tracked]) -> Edges:
     marker = _marker(text, parts) if [part.message for part in parts] == [1, 2, 3, 4] else None
     if not marker or marker.isspace():
         raise ValueError(
-            f"{call} cannot find what ends a reply in {text!r}: put {{% generation %}} and "
+            f"{call} cannot tell what ends a reply in {text!r}: put {{% generation %}} and "
             "{% endgeneration %} around what the assistant says, in the template."
         )
     header = text[parts[0].end : parts[1].begin].rstrip(" ")  # where there is no prompt for a reply

@@ -18,7 +18,7 @@ cursor: A position, its epoch and step, and what the plan was (`fingerprints.py`
 checkpoint: What a user saves of a run: the cursor, beside the state of the model.
 index: The number of a sample in a reader, from 0. An indexed reader finds a sample by it.
 plane: The index plane of an indexed reader: its columns, and the rows of each index (`planes.py`).
-look-ahead, prefetch: Reading before the consumer asks, as `buffered` and loaders do. Moves no position.
+look-ahead, prefetch: Reading before the consumer asks (`buffered`, loaders). It moves no position.
 shard: One of several parts of a reader that together are all of it.
 lane: One of several parts of a stream that are read side by side, each by itself (`lanes.py`); or
     of the blocks of a shuffle, each of which owns the same rows of every batch.

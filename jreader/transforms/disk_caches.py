@@ -253,8 +253,8 @@ class DiskCache(Generic[T]):
                 if not bypass and done > (many := self.held().rows):
                     raise errors.NotResumable(
                         f"cannot resume after sample {done} of the cache in {self.folder!r}: it "
-                        f"has {many} samples. Start at the beginning (at=None), or give it the data "
-                        f"that it had."
+                        f"has {many} samples. Start at the beginning (at=None), or give it the "
+                        f"data that it had."
                     )
             finally:
                 self._on_pass_closed()
