@@ -141,9 +141,7 @@ class bucket(Node[Columns[T]]):
     divisible_by: int = whole(default=1, least=1)
     drop_last: bool | None = truth(default=None)
     seed: Any = random_seed()
-    multiple_of: int | None = whole(
-        default=None, least=1, cursor="never"
-    )  # bounds are in the cursor
+    multiple_of: int | None = whole(default=None, least=1, cursor="never")  # bounds have it
     epoch: int = field(default=0, init=False)
     _memo: Memo[BucketOrder] = field(default_factory=Memo, init=False)
     unit = "batches"

@@ -36,9 +36,7 @@ _SIZE = f"size of {_CALL}"
 _JPEG = b"\xff\xd8\xff"
 _SEGMENT = re.compile(rb"\xff+([\xc0-\xfe])(..)", re.DOTALL)  # its marker, its length
 _BASELINE, _RESTARTS, _SCAN = (b"\xc0", b"\xc1"), b"\xdd", b"\xda"
-_LEFT_OVER = (
-    "extraneous bytes before marker 0xd9"  # libjpeg's warning of rows that were not asked for
-)
+_LEFT_OVER = "extraneous bytes before marker 0xd9"  # libjpeg warns so of rows that were cut off
 _DEEP = ("I", "F")  # what the modes of Pillow begin with that have more than 8 bits
 _SHOWN = 8  # bytes
 _MANY = 1 << 24  # pixels: of fewer, Pillow need not be asked whether they are too many

@@ -74,9 +74,7 @@ _NAMED = {  # modules that have another name since cursors of this format were f
     "jreader.workers.parallel_map": "jreader.workers.maps",
     "jreader.workers.processes.reader_processes": "jreader.workers.processes.reading",
 }
-_RENAMED_OPS = {
-    "jreader.batches.windows_and_groups.sliding_window": "window"
-}  # hashes keep the older name
+_RENAMED_OPS = {"jreader.batches.windows_and_groups.sliding_window": "window"}  # older name
 _GRAIN_NOTES = ("has_child", "_transform_name")  # what Grain notes in its data as it reads them
 _SKIPPED = {"__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__firstlineno__"}
 
