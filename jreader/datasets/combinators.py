@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
-from typing import Any, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from jreader.readers import described, length, set_fields
 from jreader.readers.epochs import iterable_in_epoch
 from jreader.readers.plain_functions import epoch_of_caller
 from jreader.transforms.selections import int_array, split_key
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsLenAndGetItem
 
 T = TypeVar("T")
 
@@ -71,7 +74,9 @@ class Subset(OfOthers[T]):
         return f"Subset({described(self.dataset)}, {described(self.indices)})"
 
 
-def random_split(dataset: Any, lengths: Sequence[float], seed: Any = None) -> list[Subset[Any]]:
+def random_split(
+    dataset: SupportsLenAndGetItem[T], lengths: Sequence[float], seed: Any = None
+) -> list[Subset[T]]:
     """Splits a data set at random into parts without common samples.
 
     >>> train, test = random_split("abcdefghij", [7, 3], seed=0)

@@ -147,6 +147,7 @@ assert_type(jreader.as_function(rows)[1](None, 0, 1)["x"], jax.Array)
 pairs: DataLoader[Pair] = DataLoader([(1.0, 2)], 4)
 assert_type([label.sum() for _, label in pairs], list[jax.Array])
 assert_type(DataLoader(range(4)).peek(), Any)
+assert_type(datasets.random_split(["a", "b"], [1, 1]), list[datasets.Subset[str]])
 
 older = DataLoader.from_generator(["x"]).set_sample_generator(words, batch_size=2)
 assert_type(older, DataLoader[Feeds])
