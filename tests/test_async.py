@@ -74,7 +74,7 @@ def test_what_the_message_says_works():
     assert list(PLAN.map(lambda sample: asyncio.run(fetched(int(sample))))) == [2, 3, 4]
 
 
-def test_a_function_that_returns_an_async_generator_is_told_of_in_the_pass():
+def test_a_function_that_returns_an_async_generator_raises_in_the_pass():
     def unfinished():
         return numbers()
 

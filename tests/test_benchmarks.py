@@ -75,19 +75,19 @@ def rows(labels, batch=2):
         ([3, 1], "2 batches hold 2 samples, not 2 each"),
     ],
 )
-def test_work_that_was_skipped_is_told(labels, told):
+def test_skipped_work_is_reported(labels, told):
     job = Job("a", np.arange(4), 2, np.arange(4)[:, None], lead=0, most=2, on_device=False)
     job.turn(lambda _epoch: rows(labels), 0)
     assert job.wrong == told
 
 
-def test_rows_beside_the_wrong_labels_are_told():
+def test_rows_beside_the_wrong_labels_are_reported():
     job = Job("a", np.arange(4), 2, np.arange(4)[:, None], lead=0, most=2, on_device=False)
     job.turn(lambda _epoch: [(9 - images, labels) for images, labels in rows([0, 1, 2, 3])], 0)
     assert job.wrong == "a row does not belong to its label"
 
 
-def test_an_epoch_that_lacks_batches_is_told():
+def test_an_epoch_that_lacks_batches_is_reported():
     job = Job("a", np.arange(4), 2, np.arange(4)[:, None], lead=0, most=3, on_device=False)
     job.turn(lambda _epoch: rows([0, 1, 2, 3])[:1], 0)
     assert job.wrong == "an epoch had 1 batches, not 2"
@@ -149,7 +149,7 @@ def test_a_feed_that_draws_more_takes_more_calls():
 
 
 @pytest.mark.slow
-def test_a_run_of_the_gauntlet_is_killed_resumed_counted_and_told(tmp_path):
+def test_a_run_of_the_gauntlet_is_killed_resumed_counted_and_reported(tmp_path):
     pytest.importorskip("pyarrow")
     chosen = ["--plans", "filtered", "--changes", "batches of 24, then 16", "2 hosts, then 4"]
     command = [sys.executable, "-m", "tests.benchmarks.gauntlet", tmp_path, *chosen, "--late"]

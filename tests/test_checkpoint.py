@@ -73,7 +73,7 @@ def restored(manager, step, given=None):
 
 
 class TestSaved:
-    def test_a_cursor_goes_on_with_the_next_feed(self, manager, feeds):
+    def test_a_cursor_resumes_with_the_next_feed(self, manager, feeds):
         numbers(feeds, 13)
         assert manager.save(13, args=both(feeds))
         expected = numbers(feeds, 9)
@@ -96,7 +96,7 @@ class TestSaved:
             restored(manager, 13, others)
             assert numbers(others, 9) == numbers(feeds, 9)
 
-    def test_a_loader_goes_on_with_the_rest_of_its_epoch(self, manager):
+    def test_a_loader_resumes_with_the_rest_of_its_epoch(self, manager):
         loader = loader_of()
         feeds = iter(loader)
         numbers(feeds, 3)

@@ -306,7 +306,7 @@ class TestLeavingTheProgram:
         assert errors.count("KeyboardInterrupt") == 1
 
     @pytest.mark.parametrize("op", ["buffered", "xmap in order", "xmap of one thread"])
-    def test_ctrl_c_can_be_caught_and_the_program_goes_on(self, op):
+    def test_ctrl_c_can_be_caught_and_the_program_resumes(self, op):
         rest = f"""
             try:
                 for sample in UNDER[{op!r}](source)(): pass

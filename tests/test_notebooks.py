@@ -108,7 +108,7 @@ class TestSaved:
         }
         assert not [output for output in saved if output.get("name") == "stderr"]
 
-    def test_it_tells_nothing_of_the_machine_it_ran_on(self, name):
+    def test_it_shows_nothing_of_the_machine_it_ran_on(self, name):
         saved = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
         told = json.dumps([{**output, "data": text_of(output)} for output in outputs(saved)])
         assert not re.findall(r"/(?:tmp|root|home|work|Users)/|0x[0-9a-f]{6,}", told)

@@ -38,7 +38,7 @@ def test_a_plan_shows_its_ops_in_order_with_the_lengths_that_are_known():
     ]
 
 
-def test_what_is_found_by_its_index_is_told_from_what_is_streamed():
+def test_indexed_and_streamed_readers_look_different():
     found = Pipeline(arrays(x=np.arange(6))).shuffle().map(dict).batch(2)
     assert [how for *_, how in rows(found)] == ["indexed", "indexed", "mapped", "mapped"]
     kept = Pipeline(arrays(x=np.arange(6))).skip(1).filter(bool).cache()

@@ -162,7 +162,7 @@ class TestPlans:
             (type("Dataset", (), {"__module__": "datasets.arrow_dataset"})(), "huggingface"),
         ],
     )
-    def test_data_that_are_no_reader_are_told_which_one_reads_them(self, data, typed):
+    def test_data_that_are_no_reader_raise_with_the_reader_to_use(self, data, typed):
         with pytest.raises(TypeError, match=rf"needs a reader.*{typed}"):
             Pipeline(data)
 

@@ -65,7 +65,7 @@ def test_a_cache_keeps_their_order_and_counts_them():
     assert batching(cache(FOURS)) == Batching(FOURS, 4, 4, whole=True, ordered=True)
 
 
-def test_functions_of_batches_may_change_the_rows_and_are_told_in_order():
+def test_functions_of_batches_may_change_the_rows_and_are_listed_in_order():
     inner = map_batches(same, FOURS)
     outer = map_batches(same, buffered(inner, 1))
     found = batching(outer)

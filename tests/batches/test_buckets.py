@@ -380,7 +380,7 @@ class TestChosenBounds:
             bucket(ragged(np.zeros(0, int), [0]), 8, 2)
 
 
-def test_a_stream_goes_on_behind_samples_that_nobody_waits_for_any_more():
+def test_a_stream_resumes_after_samples_that_no_longer_wait():
     """Buckets fill evenly, so what is read again begins later and later."""
     texts = [np.full(length, number) for number, length in enumerate([1, 4] * 60)]
     plan = bucket(lambda: iter(texts), [2, 5], batch_size=4)

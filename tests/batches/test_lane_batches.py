@@ -177,7 +177,7 @@ def test_an_error_comes_after_the_batches_before_it():
     assert any("in read, made at" in note for note in caught.value.__notes__)
 
 
-def test_a_source_that_fills_one_array_anew_is_told():
+def test_a_source_that_refills_one_array_warns():
     row = np.zeros(2)
 
     def refilled(file):

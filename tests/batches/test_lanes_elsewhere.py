@@ -55,7 +55,7 @@ def there(plan, workers):
     st.integers(0, 2),
     st.booleans(),
 )
-def test_batches_and_positions_are_those_of_no_workers(
+def test_batches_and_positions_are_those_without_workers(
     processes, threads, recipe, each, drop_last, epoch, on_threads
 ):
     plan = recipe.build()
@@ -123,7 +123,7 @@ class TestRowsOfOneHost:
 
 
 class TestWhatAWorkerHolds:
-    def test_is_a_pass_that_goes_on_so_that_no_sample_is_read_twice(self, workers, tmp_path):
+    def test_a_worker_continues_its_pass_and_reads_no_sample_twice(self, workers, tmp_path):
         def noted(sample):
             with (tmp_path / f"{sample['n']}").open("a") as file:
                 file.write("read ")
@@ -145,7 +145,7 @@ class TestWhatAWorkerHolds:
         assert len(list(tmp_path.iterdir())) == 3
 
     @pytest.mark.slow
-    def test_is_begun_anew_where_tasks_go_to_any_worker(self):
+    def test_a_pass_starts_over_where_tasks_go_to_any_worker(self):
         with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as workers:
             assert see(there(PLAN.batch(8), workers)) == see(PLAN.batch(8))
 

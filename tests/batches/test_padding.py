@@ -347,7 +347,7 @@ class TestInALoader:
 
 
 class TestErrors:
-    def test_a_number_is_told_to_be_a_length_or_a_multiple(self):
+    def test_a_bare_number_for_lengths_is_refused_with_both_spellings(self):
         with pytest.raises(TypeError, match=r"type to=\[64\] .* multiple_of=64 for"):
             padded_batch(documents(LENGTHS), 2, to=64)
 

@@ -148,7 +148,7 @@ class TestPlaces:
     """Over indexed readers: any window at once, in batches, in epochs, in a trace."""
 
     @pytest.mark.parametrize("name", PLANS)
-    def test_each_is_the_one_of_the_stream(self, name):
+    def test_each_window_is_that_of_the_stream(self, name):
         plan, stream = PLANS[name](arrays(ROWS.columns)), PLANS[name](ROWS)
         expected = see(stream, limit=200).samples
         assert see(plan, limit=200).samples == expected
@@ -232,7 +232,7 @@ class TestPlaces:
         with pytest.raises(ValueError, match=r"makes its rows when they are asked for.*\.load"):
             as_function(plan)
 
-    def test_a_loader_tells_the_rows_of_each_window(self):
+    def test_a_loader_finds_the_rows_of_each_window(self):
         loader = Pipeline(arrays(np.arange(13))).sliding_window(3, stride=2).batch(2).load()
         assert loader.samples(1).rows.tolist() == [[4, 5, 6], [6, 7, 8]]
 
@@ -241,7 +241,7 @@ class TestLeftOut:
     """The samples that fill no window."""
 
     @pytest.mark.parametrize("reader", [streamed(10), arrays(np.arange(10))])
-    def test_they_are_told_with_both_ways_out(self, reader):
+    def test_left_out_samples_warn_with_both_ways_out(self, reader):
         plan = sliding_window(reader, 4)
         with pytest.warns(UserWarning, match="leaves out 2 of its last samples") as told:
             assert [each.tolist() for each in plan()] == [[0, 1, 2, 3], [4, 5, 6, 7]]
@@ -260,7 +260,7 @@ class TestLeftOut:
             (2, 4, None),
         ],
     )
-    def test_nothing_is_told_where_it_was_asked_for_or_none_is_left(self, size, stride, drop_last):
+    def test_it_does_not_warn_where_it_was_asked_for_or_none_is_left(self, size, stride, drop_last):
         for reader in (streamed(10), arrays(np.arange(10))):
             with warnings.catch_warnings(action="error"):
                 list(sliding_window(reader, size, stride, drop_last)())
@@ -295,7 +295,7 @@ class TestMistakes:
         with pytest.raises(TypeError, match=f"takes no {keyword}=: type {instead}"):
             Pipeline(list).sliding_window(2, **{keyword: 1})
 
-    def test_a_generator_that_reuses_one_array_is_told(self):
+    def test_a_generator_that_reuses_one_array_warns(self):
         def refilled():
             row = np.zeros(4)
             for number in range(8):

@@ -191,7 +191,7 @@ UNDONE = {
 
 
 @pytest.mark.parametrize("name", UNDONE)
-def test_a_mask_that_cannot_be_told_is_an_error(name):
+def test_an_unclear_mask_is_an_error(name):
     samples, given, says = UNDONE[name]
     plan = Pipeline(lambda: iter(samples)).chat(TOKENIZER, **{"template": CHATML} | given)
     with pytest.raises(FeedMismatch, match=says):
@@ -216,7 +216,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_wrong_is_told_when_the_plan_is_built(name):
+def test_wrong_arguments_raise_when_the_plan_is_built(name):
     arguments, given, kind, says = REFUSED[name]
     with pytest.raises(kind, match=says):
         jreader.chat(lambda: iter(CHATS), *arguments, **given)

@@ -413,7 +413,7 @@ class TestAsking:
         with pytest.raises(RuntimeError, match="has no source"):
             lint(DataLoader.from_generator())
 
-    def test_a_name_that_is_none_is_told_with_those_that_are(self):
+    def test_an_unknown_rule_is_refused_with_the_names_of_all(self):
         with pytest.raises(ValueError, match=r"no rule 'window': its rules are small-window, "):
             lint(numbers, ignore=["window"])
         with pytest.raises(TypeError, match=r"as in \['small-window'\]"):

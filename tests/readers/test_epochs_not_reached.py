@@ -75,7 +75,7 @@ LATER = {
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("plan", PLANS)
-def test_a_shuffled_plan_inside_a_plain_function_is_told_with_its_line(plan, reader):
+def test_a_shuffled_plan_inside_a_plain_function_warns_at_its_line(plan, reader):
     with pytest.warns(UserWarning, match="no epoch reaches it") as told:
         list(Pipeline(READERS[reader](PLANS[plan])).epochs(3))
     assert {each.filename for each in told} == {__file__}
@@ -111,7 +111,7 @@ def test_a_data_set_of_a_loader_is_no_exception():
         list(loader)
 
 
-def test_a_worker_that_reads_it_tells_of_it(capfd):
+def test_a_worker_that_reads_it_warns(capfd):
     loader = DataLoader(Samples(PLANS["shuffle"]), 2, num_workers=1)
     list(loader.steps(4))
     assert capfd.readouterr().err == ""
@@ -164,7 +164,7 @@ def test_a_plain_function_inside_is_in_an_epoch_of_its_own():
     assert len(list(Pipeline(reader).epochs(2))) == 16
 
 
-def test_it_is_told_once_for_each_place():
+def test_it_warns_once_for_each_line():
     plain = looping(PLANS["shuffle"])
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("default")
@@ -182,7 +182,7 @@ class TestFlatMap:
         check_resumes_everywhere(epochs(plan, 2))
 
     @pytest.mark.parametrize("inner", ["shuffle", "below"])
-    def test_a_generator_that_iterates_one_is_told(self, inner):
+    def test_a_generator_that_iterates_one_warns(self, inner):
         plan = Pipeline(lambda: "ab").flat_map(lambda _: looping(PLANS[inner])())
         assert list(plan) == list(plan)
         with pytest.warns(UserWarning, match="no epoch reaches it"):

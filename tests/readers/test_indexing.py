@@ -142,7 +142,7 @@ def test_nor_is_it_on_workers_or_with_randomness(how):
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-def test_a_part_goes_on_from_every_position(name):
+def test_a_part_resumes_from_every_position(name):
     part = PIPELINES[name][1:6]
     whole = see(part)
     for place, position in enumerate(whole.positions[:-1]):

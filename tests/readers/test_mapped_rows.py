@@ -62,7 +62,7 @@ def test_a_map_is_called_for_the_samples_that_are_handed_over_and_no_others(
 
 
 @given(steps, st.integers(0, 14), st.integers(0, 14))
-def test_a_plan_goes_on_from_positions_of_releases_that_read_it_in_order(recipes, count, many):
+def test_a_plan_resumes_from_positions_of_releases_that_read_it_in_order(recipes, count, many):
     def over(rows):
         return built([None, *recipes], rows, partial(map_samples, float))
 

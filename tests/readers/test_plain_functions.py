@@ -122,7 +122,7 @@ class TestReadersThatBeginAnew:
     def passes(self, reader, times=4):
         return [list(Pipeline(reader)) for _ in range(times)]
 
-    def test_may_return_one_list_each_time(self):
+    def test_a_plain_function_may_return_one_list_each_time(self):
         numbers = [1, 2]
         assert self.passes(lambda: numbers) == [[1, 2]] * 4
 
@@ -141,14 +141,14 @@ class TestReadersThatBeginAnew:
         assert self.passes(Kept()) == [[("a",), ("b",)]] * 4
 
     @pytest.mark.parametrize("kind", [Countdown, Small])
-    def test_may_return_an_object_that_begins_again(self, kind):
+    def test_a_plain_function_may_return_an_object_that_restarts(self, kind):
         countdown = kind(again=True)
         assert self.passes(lambda: countdown) == [[4, 3, 2, 1, 0]] * 4
         first = start(lambda: countdown)
         next(first.items)
         assert list(start(lambda: countdown, first.position()).items) == [3, 2, 1, 0]
 
-    def test_are_read_once_by_a_cache(self):
+    def test_a_cache_reads_a_plain_function_once(self):
         samples = generator()
         assert self.passes(cache(lambda: samples)) == [[0, 1, 2, 3, 4]] * 4
 

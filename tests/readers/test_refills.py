@@ -106,7 +106,7 @@ def told(reader):
 
 @pytest.mark.parametrize("source", FILLED)
 @pytest.mark.parametrize("name", HOLDERS)
-def test_what_holds_samples_tells_once_that_they_are_one_and_the_same(name, source):
+def test_an_op_that_holds_samples_warns_once_if_they_are_the_same(name, source):
     reader = HOLDERS[name](source)
     caught = told(reader)
     assert len(caught) == 1
@@ -138,7 +138,7 @@ class Refilling:
         return self.room
 
 
-def test_batches_of_a_data_set_that_refills_one_array_are_told():
+def test_batches_of_a_data_set_that_refills_one_array_warn():
     reader = source(Refilling())
     for order in (reader, shuffle(reader, seed=0), Pipeline(reader).chain(reader)):
         reader.__dict__.pop("columns", None)
@@ -147,7 +147,7 @@ def test_batches_of_a_data_set_that_refills_one_array_are_told():
     assert told(batch(source([np.zeros(2)] * 9), 3)) == []
 
 
-def test_a_loader_of_a_data_set_that_refills_one_array_tells_of_it_once():
+def test_a_loader_of_a_data_set_that_refills_one_array_warns_once():
     loader = DataLoader(Refilling(), batch_size=4)
     with warnings.catch_warnings(record=True, action="always") as caught:
         for _ in range(2):
@@ -207,11 +207,11 @@ LEGAL = [
 
 @pytest.mark.parametrize("source", LEGAL, ids=described)
 @pytest.mark.parametrize("name", [name for name in HOLDERS if "processes" not in name])
-def test_what_is_given_twice_on_purpose_is_not_told(name, source):
+def test_a_sample_given_twice_on_purpose_does_not_warn(name, source):
     assert told(HOLDERS[name](source)) == []
 
 
-def test_who_changes_a_sample_that_was_handed_over_is_not_told():
+def test_changing_a_sample_that_was_handed_over_does_not_warn():
     for reader in (buffered(strided, 2), buffered(map_readers(np.copy, bare), 3)):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -219,7 +219,7 @@ def test_who_changes_a_sample_that_was_handed_over_is_not_told():
                 sample[:] = -1
 
 
-def test_what_holds_one_sample_is_not_told():
+def test_an_op_that_holds_one_sample_does_not_warn():
     for reader in (batch(bare, 1), map_readers(passed, bare), buffered(bare, 0)):
         assert told(reader) == []
 

@@ -42,7 +42,7 @@ class Stream(IterableDataset):
         return iter([self.epoch] * 2)
 
 
-def test_a_stream_that_has_epochs_is_told_which_one_it_is():
+def test_a_stream_that_has_epochs_gets_the_number_of_the_epoch():
     stream = Stream()
     plan = Pipeline(lambda: stream)
     assert list(plan) == [7, 7]  # as its user has set it

@@ -182,7 +182,7 @@ def test_a_wrong_position_is_refused_where_the_pass_begins(plan, at):
         for name in OPS
     ],
 )
-def test_what_refuses_wrong_positions_goes_on_from_its_own(name):
+def test_what_refuses_wrong_positions_resumes_from_its_own(name):
     plan = OPS[name][0]
     up = start(plan)
     next(up.items)

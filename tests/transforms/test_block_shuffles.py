@@ -211,7 +211,7 @@ def test_a_map_below_it_is_called_for_what_is_handed_over_in_the_order_of_one_ab
 
 
 class TestErrors:
-    def test_readers_without_blocks_are_told_what_to_type(self):
+    def test_readers_without_blocks_raise_and_say_what_to_type(self):
         for reader in (arrays(n=np.arange(9)), lambda: range(9)):
             with pytest.raises(ValueError, match=r"has none: type shuffle\(reader, seed=0\)"):
                 shuffled(reader, seed=0, blocks=2)
@@ -269,7 +269,7 @@ class TestErrors:
 
 
 class TestCursors:
-    def test_a_cursor_goes_on_where_the_blocks_are_the_same(self):
+    def test_a_cursor_resumes_where_the_blocks_are_the_same(self):
         def loader(sizes=(3, 9, 5, 8, 1, 4), blocks=2):
             reader = shuffled(Blocks(list(sizes)).reader(), seed=1, blocks=blocks)
             return jreader.Pipeline(reader).batch(4).load(sharding="host")

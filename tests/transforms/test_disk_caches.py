@@ -122,7 +122,7 @@ def test_the_first_pass_hands_samples_over_while_it_reads(tmp_path):
     assert read == [0]
 
 
-def test_a_pass_that_was_broken_off_goes_on_where_it_was(tmp_path):
+def test_a_pass_that_was_broken_off_resumes_where_it_was(tmp_path):
     read = []
 
     def noted(number):
@@ -142,7 +142,7 @@ def test_a_pass_that_was_broken_off_goes_on_where_it_was(tmp_path):
     assert read == []
 
 
-def test_a_pass_over_samples_that_arrive_in_any_order_begins_anew(tmp_path):
+def test_a_pass_over_samples_that_arrive_in_any_order_starts_over(tmp_path):
     """Also where an op between has the position, which then has none only in a part of it."""
 
     def some():
@@ -184,7 +184,7 @@ def test_ragged_columns_are_packed(tmp_path):
 
 
 @pytest.mark.parametrize("deal", [{}, {"buf_size": 6, "seed": 3}, {"seed": 3}])
-def test_a_run_that_began_while_it_was_written_goes_on_when_it_is_whole(tmp_path, deal):
+def test_a_run_that_began_while_it_was_written_resumes_when_it_is_whole(tmp_path, deal):
     def loader():
         plan = Pipeline(arrays(np.arange(20))).map(pictured).cache(tmp_path / "kept")
         plan = plan.shuffle(**deal) if deal else plan
@@ -252,7 +252,7 @@ def test_a_cache_over_other_values_or_lengths_is_refused(tmp_path, one, other, l
     assert list(map(canonical, other().cache(folder))) == kept
 
 
-def test_a_plan_that_draws_anew_is_refused(tmp_path):
+def test_a_plan_that_draws_a_new_seed_is_refused(tmp_path):
     with pytest.raises(ValueError, match="give its ops a seed"):
         cache(shuffle(lambda: "abc", 3), tmp_path / "kept")
 
@@ -433,7 +433,7 @@ def whole_pass(running):
 
 
 @pytest.mark.slow
-def test_a_program_that_is_killed_while_it_writes_goes_on(tmp_path):
+def test_a_program_that_is_killed_while_it_writes_resumes(tmp_path):
     folder = str(tmp_path / "kept")
     script = WRITING.replace("COUNT", "400").replace("FOLDER", repr(folder))
     for turn in range(6):

@@ -151,7 +151,7 @@ def as_text(feed):
 @pytest.mark.parametrize(
     "made", [LOADED[each] for each in LOADED], ids=[each.replace(" ", "_") for each in LOADED]
 )
-def test_a_run_goes_on_across_the_border_with_the_same_epochs_and_digests(tmp_path, made):
+def test_a_run_resumes_across_the_border_with_the_same_epochs_and_digests(tmp_path, made):
     feeds, cursors = fed(made(tmp_path / "kept"))
     again, warm = fed(made(tmp_path / "kept"))
     assert feeds == again
@@ -278,7 +278,7 @@ list(items)
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_a_process_waits_for_one_that_writes_and_goes_on_if_that_is_killed(tmp_path, killed):
+def test_a_process_waits_for_one_that_writes_and_resumes_if_that_is_killed(tmp_path, killed):
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     names = f"FOLDER, GATE = {str(tmp_path / 'a')!r}, {str(gate)!r}"
@@ -302,7 +302,7 @@ def test_two_caches_in_a_row_are_read_again_when_the_first_is_whole(tmp_path):
 
 
 @pytest.mark.parametrize("several", [chain, interleave, lambda *both: mix([*both], seed=0)])
-def test_a_cache_goes_on_with_other_threads_in_a_member_and_not_with_swapped_ones(
+def test_a_cache_resumes_with_other_threads_in_a_member_and_not_with_swapped_ones(
     tmp_path, several
 ):
     def plan(threads, first=0):

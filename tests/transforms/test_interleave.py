@@ -121,7 +121,7 @@ def test_a_position_of_other_readers_is_refused():
         start(interleave(lambda: "ab"), [1, [None]])
 
 
-def test_tf_data_is_told_apart():
+def test_tf_data_differs():
     with pytest.raises(TypeError, match="takes no cycle_length=: leave it out"):
         Pipeline(lambda: "ab").interleave(lambda: "c", cycle_length=4)
     with pytest.raises(TypeError, match=r"^interleave\(\*readers\) needs a reader"):

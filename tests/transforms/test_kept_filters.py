@@ -435,7 +435,7 @@ def test_a_position_of_an_index_resumes_though_the_bits_are_gone(tmp_path):
 
 
 @pytest.mark.parametrize("deal", [{}, {"buf_size": 6, "seed": 3}])
-def test_a_run_that_began_while_bits_were_learnt_goes_on_when_they_are_known(tmp_path, deal):
+def test_a_run_that_began_while_bits_were_learnt_resumes_when_they_are_known(tmp_path, deal):
     def loader():
         made = plan(tmp_path / "bits", 60)
         made = made.shuffle(**deal) if deal else made

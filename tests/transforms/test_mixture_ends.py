@@ -61,7 +61,7 @@ def test_once_gives_each_sample_of_a_source_once(mixture, epoch):
 
 @given(mixtures(["first", "all", "once"]), st.integers(0, 3), st.data())
 @examples(200)
-def test_it_goes_on_from_every_place(mixture, epoch, data):
+def test_it_resumes_from_every_place(mixture, epoch, data):
     mixed = at_epoch(mixture[0], epoch)
     whole = list(mixed())
     up = start(mixed)
@@ -91,7 +91,7 @@ def test_once_resumes_and_shuffles_as_any_indexed_plan():
     assert sorted(chain.from_iterable(before + rest)) == [*range(30), *range(100, 190)]
 
 
-def test_other_weights_are_refused_where_once_goes_on():
+def test_other_weights_are_refused_where_once_resumes():
     def loader(weights):
         rows = [arrays(np.arange(30)), arrays(np.arange(90))]
         return Pipeline(mix(rows, weights, seed=0, stop="once")).batch(10).load()

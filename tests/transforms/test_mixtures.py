@@ -160,7 +160,7 @@ def test_sources_that_end_begin_again_with_their_next_epoch():
     assert length(plan) is None
 
 
-def test_an_epoch_of_a_mix_shuffles_its_sources_and_its_turns_anew():
+def test_an_epoch_of_a_mix_reshuffles_its_sources_and_its_turns():
     plan = mix([shuffle(rows(0, 300), seed=5), rows(1, 200)], [3, 2], seed=0)
     one, two = pairs(plan), pairs(at_epoch(plan, 1))
     for given_, other in ((one, two), (two, one)):
@@ -225,7 +225,7 @@ class TestSchedules:
         listed = mix(list(named.values()), [9, 1], seed=2, at={64: [1, 1]})
         assert pairs(plan) == pairs(listed)
 
-    def test_a_stream_goes_on_where_each_source_is_with_other_weights(self):
+    def test_a_stream_resumes_where_each_source_is_with_other_weights(self):
         sources = [stream(0, 10**4), stream(1, 10**4)]
         one, other = mix(sources, [9, 1], seed=0), mix(sources, [1, 9], seed=0)
         first = start(one)
@@ -288,7 +288,7 @@ class TestNames:
         assert feed["source"].dtype == np.int32
 
     @pytest.mark.filterwarnings("ignore:small-window")  # of batches of 8
-    def test_a_loader_tells_the_source_of_each_sample_of_a_step(self):
+    def test_a_loader_finds_the_source_of_each_sample_of_a_step(self):
         for readers, names in (
             ({"web": WEB, "code": CODE}, ["web", "code"]),
             ([WEB, CODE], [0, 1]),
@@ -403,14 +403,14 @@ NAMED = {"web": WEB, "code": CODE}
         (lambda: mix(NAMED, wieghts=[1, 2]), TypeError, "did you mean weights="),
     ],
 )
-def test_a_mistake_is_told_where_it_was_written_with_what_to_type(made, error, advice):
+def test_a_mistake_raises_where_it_was_written_and_says_what_to_type(made, error, advice):
     with pytest.raises(error, match=advice):
         made()
 
 
 @pytest.mark.parametrize("stop", ["first", "all", "repeat"])
 @pytest.mark.parametrize("make", [rows, stream])
-def test_a_source_without_samples_is_told_by_its_name(make, stop):
+def test_a_source_without_samples_raises_with_its_name(make, stop):
     plan = mix({"web": make(0, 90), "code": make(1, 0)}, [7, 3], stop=stop, seed=0)
     with pytest.raises(ReaderError, match=r"reader 'code' of mix, .*has no samples.*leave it out"):
         list(firstn(plan, 100)())

@@ -172,7 +172,7 @@ def test_any_rows_are_gathered_in_any_order(lengths, size, split):
 
 @pytest.mark.parametrize("split", ["never", "always"])
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_pass_goes_on_from_every_row(source, split):
+def test_a_pass_resumes_from_every_row(source, split):
     plan = pack(SOURCES[source](tokens([3, 8, 0, 5, 5, 1] * 6)), 8, split, seed=2)
     if source == "a stream":
         plan = pack(plan.reader, 8, split, window=7, seed=2)
@@ -181,7 +181,7 @@ def test_a_pass_goes_on_from_every_row(source, split):
         assert see(plan, position).samples == whole.samples[place:]
 
 
-def test_an_unseeded_pass_goes_on_in_the_order_that_it_drew():
+def test_an_unseeded_pass_resumes_in_the_order_that_it_drew():
     plan = pack(tokens([3, 8, 5, 5, 1] * 30), 8)
     first = start(plan)
     head = [next(first.items) for _ in range(10)]

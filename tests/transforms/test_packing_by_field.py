@@ -137,7 +137,7 @@ def test_every_document_lies_in_one_row_in_all_of_its_fields(source, case, epoch
 
 @given(cases())
 @examples(60)
-def test_a_pass_goes_on_from_every_row_and_any_row_is_found(case):
+def test_a_pass_resumes_from_every_row_and_any_row_is_found(case):
     lengths, sizes, given = case
     if not kept(lengths, sizes, given):
         return

@@ -91,7 +91,7 @@ def test_parts_are_joined_by_whoever_ends_last(tmp_path, one_pass):
     assert contents(tmp_path) == one_pass
 
 
-def test_what_a_part_has_made_goes_on_without_parts(tmp_path, one_pass):
+def test_what_a_part_has_made_resumes_without_parts(tmp_path, one_pass):
     plan(tmp_path).prepare(part=(2, 3))
     plan(tmp_path).prepare()
     assert contents(tmp_path) == one_pass
@@ -165,7 +165,7 @@ def test_pieces_are_joined_under_a_pass_of_the_same_plan_that_waits_for_them(
     assert contents(tmp_path / named) == contents(tmp_path / "one")
 
 
-def test_a_pass_that_was_broken_off_goes_on_in_pieces(tmp_path, one_pass, workers):
+def test_a_pass_that_was_broken_off_resumes_in_pieces(tmp_path, one_pass, workers):
     items = iter(plan(tmp_path))
     for _ in range(300):
         next(items)

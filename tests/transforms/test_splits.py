@@ -342,7 +342,7 @@ MOVING = {
 class TestTheWarning:
     @pytest.mark.parametrize("moving", MOVING)
     @pytest.mark.parametrize("split", SPLITS)
-    def test_two_parts_of_a_plan_that_is_shuffled_anew_are_warned_of(self, split, moving):
+    def test_two_parts_of_a_plan_that_each_epoch_reshuffles_warn(self, split, moving):
         plan = MOVING[moving](numbers(10))
         if moving == "unseeded" and split not in ("firstn and skip", "shards", "above batches"):
             return  # found by no index before a pass draws

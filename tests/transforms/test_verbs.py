@@ -109,7 +109,7 @@ class TestBuffered:
         assert drawn == []
         assert list(items) == drawn
 
-    def test_a_pass_begun_anew_is_independent_of_one_under_way(self):
+    def test_a_new_pass_is_independent_of_one_under_way(self):
         reader = buffered(ten, 3)
         first = reader()
         head = list(islice(first, 4))
@@ -213,7 +213,7 @@ class TestShuffle:
         typed, legacy = jax.random.key(2**33 + 1), jax.random.PRNGKey(2**33 + 1)
         assert list(shuffle(ten, 10, typed)()) == list(shuffle(ten, 10, legacy)())
 
-    def test_without_a_seed_each_pass_is_dealt_anew(self):
+    def test_without_a_seed_each_pass_has_another_order(self):
         assert len({tuple(shuffle(ten, 10)()) for _ in range(5)}) > 1
 
     def test_after_batch_it_deals_batches(self):

@@ -60,7 +60,7 @@ def test_windows_are_the_slices_of_the_tokens(some, cut):
 @told
 @given(documents, cuts, st.integers(0, 3))
 @examples(200)
-def test_a_stream_of_windows_goes_on_anywhere_in_a_document(some, cut, threads):
+def test_a_stream_of_windows_resumes_anywhere_in_a_document(some, cut, threads):
     plan = windows(jreader.buffered(lambda: some, threads), *cut)
     whole = see(plan)
     for place, position in enumerate(whole.positions):
@@ -177,7 +177,9 @@ class TestWhatIsLeftOut:
     @pytest.mark.parametrize(
         ("size", "stride", "left"), [(3, None, 4), (3, 1, 1), (2, None, 1), (4, None, 1), (5, 2, 6)]
     )
-    def test_within_documents_it_is_told_once_how_many_tokens(self, size, stride, left, stream):
+    def test_within_documents_it_warns_once_how_many_tokens_are_left_out(
+        self, size, stride, left, stream
+    ):
         some = [np.arange(4), np.arange(1), np.arange(8)]
         reader = (lambda: some) if stream else columns(some)
         plan = Pipeline(reader).windows(size, stride, across=False)
@@ -188,7 +190,7 @@ class TestWhatIsLeftOut:
         assert f".pack({size})" in str(seen[0].message)
 
     @pytest.mark.parametrize("stream", [False, True])
-    def test_nothing_is_told_where_nothing_is_left_out(self, stream):
+    def test_it_does_not_warn_where_nothing_is_left_out(self, stream):
         some = [np.arange(4), np.arange(0), np.arange(8)]
         with warnings.catch_warnings():
             warnings.simplefilter("error")
