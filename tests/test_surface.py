@@ -187,7 +187,7 @@ class TestImports:
             print("jreader.transforms" in sys.modules, "jreader.batches" in sys.modules)
         """
         many, *rooms = python(script).stdout.split()
-        assert int(many) <= 60
+        assert int(many) <= 55
         assert rooms == ["True", "False"]
 
     def test_importing_it_imports_two_packages_of_others(self, python):

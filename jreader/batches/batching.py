@@ -131,7 +131,7 @@ def batching(reader: Reader[Any]) -> Batching:
 
 
 def _batching(reader: Reader[Any]) -> Generator[Any, Any, Batching]:
-    behind = list[tuple[Node[Any], str, bool]]()
+    behind: list[tuple[Node[Any], str, bool]] = []
     while isinstance(reader, Node) and not isinstance(reader, batch):
         how, one_for_one = _handed_on(reader)
         if not (how or one_for_one):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import compress
 from math import lcm, prod
 from typing import Any
@@ -62,7 +62,7 @@ class Placement:
 
         The pmap layout keeps its devices in front: [D, k, n, ...].
         """
-        if self.parts or not self._targets():
+        if self.parts or not self._targets:
             return self
         shardings = iter([_behind(sharding) for sharding in leaves(self.target)])
         return replace(
@@ -155,12 +155,12 @@ class Placement:
     @property
     def spans(self) -> bool:
         """Whether some of the devices are those of other processes."""
-        return not all(sharding.is_fully_addressable for sharding in self._targets())
+        return not all(sharding.is_fully_addressable for sharding in self._targets)
 
     @property
     def processes(self) -> set[int]:
         """The processes whose devices these are."""
-        devices: set[Any] = set().union(*(sharding.device_set for sharding in self._targets()))
+        devices: set[Any] = set().union(*(sharding.device_set for sharding in self._targets))
         return {device.process_index for device in devices}
 
     def here(self, size: int) -> Share | None:
@@ -169,7 +169,7 @@ class Placement:
             return None
         spans = {
             index[0].indices(size)[:2]
-            for sharding in self._targets()
+            for sharding in self._targets
             for index in _along_rows(sharding).addressable_devices_indices_map((size,)).values()
             if index
         }
@@ -222,7 +222,7 @@ class Placement:
     @property
     def most(self) -> int:
         """Into how many parts the rows of a feed are cut."""
-        return self.parts or lcm(*map(_split, self._targets()))
+        return self.parts or lcm(*map(_split, self._targets))
 
     @property
     def splits(self) -> bool:
@@ -233,14 +233,15 @@ class Placement:
         """Whether `rows` rows can be divided evenly over the devices."""
         if self.parts:
             return rows % self.parts == 0
-        return all(rows % _split(sharding) == 0 for sharding in self._targets())
+        return all(rows % _split(sharding) == 0 for sharding in self._targets)
 
+    @cached_property
     def _targets(self) -> list[Sharding]:
         return [leaf for leaf in leaves(self.target) if isinstance(leaf, Sharding)]
 
     def with_mask(self) -> Placement:
         """The placement of feeds with a mask, which is split like the rows of the first field."""
-        targets = self._targets()
+        targets = self._targets
         if not targets:
             return self
         mask, target = _along_rows(targets[0]), self.target
@@ -257,7 +258,7 @@ class Placement:
             tree: A tree of arrays.
             axis_name: The name of the axis of devices in the pmap layout.
         """
-        targets = self._targets()
+        targets = self._targets
         if not targets:
             return tree if self.target == "host" else jax.device_put(tree)
         if not isinstance(targets[0], NamedSharding):

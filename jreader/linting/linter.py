@@ -118,8 +118,9 @@ def warn_of_plan(plan: Reader[Any], *, shared: bool = False) -> None:
     """
     fed = Fed(plan, shared=shared)
     found: list[Finding] = []
-    for rule in _AT_BUILD:
-        with suppress(Exception), without_writing():  # of a user's op: it is not judged then
-            found += rule(fed)
+    with without_writing():
+        for rule in _AT_BUILD:
+            with suppress(Exception):  # of a user's op: it is not judged then
+                found += rule(fed)
     for finding in found:
         warn_of(finding)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import inspect
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from types import FunctionType, GeneratorType, MethodType
 from typing import Any
 
@@ -77,7 +78,7 @@ def _in_windows(reader: Reader[Any], rows: int | None) -> Iterator[tuple[shuffle
             yield op, rows
         if isinstance(op, Node):
             rows = _rows_below(op, rows)
-            left += [(up, rows) for up in reversed(op.input_readers)]
+            left += zip(reversed(op.input_readers), repeat(rows), strict=False)
 
 
 def _is_only_order(op: shuffle[Any]) -> bool:
@@ -128,10 +129,10 @@ def map_below_shuffle(fed: Fed) -> Iterator[Finding]:
 
 def map_on_every_process(fed: Fed) -> Iterator[Finding]:
     """Readers side by side that are maps, in a plan of which each process feeds a part."""
-    found = batching(fed.plan)
-    if not fed.shared or found.counted is None or isinstance(found.counted, padded_batch):
+    counted = batching(fed.plan).counted if fed.shared else None
+    if counted is None or isinstance(counted, padded_batch):
         return
-    if (mapped := _mapped_over_indexed(found.counted.reader)) is not None:
+    if (mapped := _mapped_over_indexed(counted.reader)) is not None:
         name = described(mapped.function)
         yield Finding(
             "map-on-every-process",
@@ -147,12 +148,13 @@ def _mapped_over_indexed(reader: Reader[Any]) -> Call | None:
 
     Maps of jreader's own data sets are not the user's to move.
     """
-    drawn = seeded(reader, 0)
-    if mapped_rows(drawn) is not None or indexed(without_maps(drawn)) is None:
-        return None
     mapped = last_function(reader)
     module = getattr(mapped and mapped.function, "__module__", None) or ""
-    return None if module.startswith("jreader.") else mapped
+    if mapped is None or module.startswith("jreader."):
+        return None
+    drawn = seeded(reader, 0)
+    in_order = mapped_rows(drawn) is None and indexed(without_maps(drawn)) is not None
+    return mapped if in_order else None
 
 
 def generator_object(fed: Fed) -> Iterator[Finding]:
@@ -175,7 +177,9 @@ def _plain_functions(reader: Reader[Any]) -> Iterator[tuple[Reader[Any], str]]:
     if not isinstance(reader, Node):
         yield reader, ""
     for op in ops_of(reader):
-        yield from ((up, op.made_at) for up in op.input_readers if not isinstance(up, Node))
+        for up in op.input_readers:
+            if not isinstance(up, Node):
+                yield up, op.made_at
 
 
 def _returned(function: Callable[..., Any]) -> Any:

@@ -170,6 +170,11 @@ class Loading:
         return placement.chunked() if self.options.chunk else placement
 
     @cached_property
+    def putter(self) -> Callable[..., Any]:
+        """What puts feeds on the devices: the next pass need not learn how they go there."""
+        return self.placed.putter()
+
+    @cached_property
     def masked(self) -> bool:
         """Whether every feed carries a mask."""
         op = self.source.batching.counted
@@ -239,6 +244,8 @@ class Loading:
 
     def _ending(self, batches: Reader[Any], samples: int = 0, steps: int = 0) -> Source:
         batches = self.remainder.of(batches, self.per_feed, samples, steps)
+        if batches is self.source.batches:
+            return self.source  # which knows how they are made
         return replace(self.source, batches=batches)
 
     @cached_property

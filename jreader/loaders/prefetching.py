@@ -65,11 +65,13 @@ class _DeviceFeeds:
                 "would draw another one: give its shuffles and random maps a seed, the same on all "
                 "processes."
             )
+        self.begun_at: Cursor | None = None
         self.finish = finisher(self.here)
         self.at_once = not (self.capacity or self.spans)  # a feed is placed when it is asked for
 
     def feeds_from(self, cursor: Cursor) -> Pass[Any]:
         """The feeds from a cursor on; several processes agree on each epoch."""
+        self.begun_at = cursor if cursor["plan"]["ops"] else None
         if self.spans and self.wanted.endless:
             return self._epochs(self._prefetched, cursor)
         return self._prefetched(cursor)
@@ -108,8 +110,9 @@ class _DeviceFeeds:
         """What is left of an epoch: feeds on the host, or on the devices if placed at once."""
         loading, finish = self.loading, self.finish if self.at_once else None
         try:
-            if not cursor["samples"]:  # data sets may have grown since the last epoch
-                cursor = with_plan(cursor, loading.plan(cursor))
+            if not cursor["samples"]:
+                if cursor is not self.begun_at:  # data sets may have grown since the last epoch
+                    cursor = with_plan(cursor, loading.plan(cursor))
                 loading.check()
             if resident := loading.resident:
                 loading.check_weights(cursor)
@@ -182,7 +185,7 @@ def _placer(here: Loading) -> Callable[[Any], Any]:
     if here.resident:
         made: Callable[..., Any] = here.resident.placing(stages)
     elif not stages.stages:
-        return here.placed.putter()
+        return here.putter
     else:
         made = stages.on(here.placed, here.layout)
     if here.numbered:

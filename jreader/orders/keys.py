@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import sys
 from functools import lru_cache
-from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,6 +18,9 @@ STREAM_VERSION = 2
 Number: TypeAlias = Any  # an int, or an array of integers, of NumPy or jax
 
 _PATH_END = 1 << 64
+_WORD = (1 << 32) - 1
+_FIRST, _SHIFT, _SECOND = map(int, (NARROW.first, NARROW.shift, NARROW.second))
+_TWEAKS = NARROW.tweaks[:4].tolist()
 LENGTHS = 0x6A09E667F3BCC908  # the seed that lengths are hashed with: a number that no user types
 
 
@@ -56,13 +58,14 @@ def key(seed: Number, *path: Number) -> Key:
         TypeError: A number is not an integer (a float, a bool, a string).
         ValueError: A number is negative or too large; jax arrays are not checked for that.
     """
-    entries = (_key_number(entry, f"path[{at}]", _PATH_END) for at, entry in enumerate(path))
-    numbers = [_key_number(seed, "seed"), *entries]
-    known = tuple(takewhile(lambda number: isinstance(number, int), numbers))
-    state = _absorbed(known) if known else _OPENED
-    for number in numbers[len(known) :]:
+    known, others = list[int](), list[Any]()  # ints that no array stands before, and the rest
+    for at, entry in enumerate((seed, *path)):
+        number = _key_number(entry, f"path[{at - 1}]", _PATH_END) if at else _key_number(entry)
+        (others if others or not isinstance(number, int) else known).append(number)
+    state = _absorbed(tuple(known)) if known else _OPENED
+    for number in others:
         state = _mixed_in(state, number)
-    shape = np.broadcast_shapes(*(np.shape(number) for number in numbers[len(known) :]))
+    shape = np.broadcast_shapes(*map(np.shape, others)) if others else ()
     return Key(state.low.reshape(shape), state.high.reshape(shape))
 
 
@@ -120,24 +123,43 @@ def random_seed(*, default: int | None = None) -> Any:
 @lru_cache(4096)
 def _absorbed(numbers: tuple[int, ...]) -> Key:
     """The state of the hash after some ints; read-only, since the cache shares it."""
-    *before, last = numbers
-    if before:
-        state = _mixed_in(_absorbed(tuple(before)), last)
-    else:
-        shifts = range(0, max(1, last.bit_length()), 64)
-        state = _OPENED._replace(high=np.array([len(shifts)], np.uint32))
-        for shift in shifts:
-            state = _mixed_in(state, (last >> shift) % _PATH_END)
+    state = Key(*(np.array([word], np.uint32) for word in _absorbed_words(numbers)))
     for word in state:
         word.flags.writeable = False
     return state
+
+
+@lru_cache(4096)
+def _absorbed_words(numbers: tuple[int, ...]) -> tuple[int, int]:
+    """The two words of that state, as ints: NumPy takes ten times as long for one number."""
+    *before, last = numbers
+    if before:
+        return _int_mixed_in(*_absorbed_words(tuple(before)), last)
+    shifts = range(0, max(1, last.bit_length()), 64)
+    low, high = STREAM_VERSION, len(shifts)
+    for shift in shifts:
+        low, high = _int_mixed_in(low, high, (last >> shift) % _PATH_END)
+    return low, high
+
+
+def _int_mixed_in(low: int, high: int, number: int) -> tuple[int, int]:
+    """What `_mixed_in` does, for one state of ints."""
+    low, high = low ^ number & _WORD, high ^ number >> 32
+    for tweak in _TWEAKS:
+        word = low + tweak & _WORD
+        word ^= word >> 16
+        word = word * _FIRST & _WORD
+        word ^= word >> _SHIFT
+        word = word * _SECOND & _WORD
+        low, high = word ^ word >> 16 ^ high, low
+    return low, high
 
 
 def _mixed_in(state: Key, number: Any) -> Key:
     """The state after one more number: an xor, then a fixed, invertible mix of all 64 bits."""
     number_low, number_high = _halves(number)
     low, high = state.low ^ number_low, state.high ^ number_high
-    for tweak in NARROW.tweaks[:4]:
+    for tweak in NARROW.tweaks[: len(_TWEAKS)]:
         low, high = mixed(low + tweak) ^ high, low
     return Key(low, high)
 
@@ -151,7 +173,7 @@ def _halves(number: Any) -> tuple[Any, Any]:
     return number.astype(np.uint32), (number >> 32).astype(np.uint32) if wide else np.uint32(0)
 
 
-def _key_number(value: Any, name: str, end: int = 0) -> Any:
+def _key_number(value: Any, name: str = "seed", end: int = 0) -> Any:
     """Checks a number of a key: an int >= 0 (below `end`, unless that is 0) or an integer array."""
     if isinstance(value, np.generic | np.ndarray) and not value.ndim:
         value = value.item()

@@ -56,7 +56,8 @@ def permutation(indices: Indices, n: int, key: Key, *, inverse: bool = False) ->
     length = errors.check_number("permutation(indices, n, key)", n)
     _check_key(key)
     given, namespace = _given(indices, length, key)
-    shape = np.broadcast_shapes(given.shape, key.low.shape)
+    several = key.low.shape
+    shape = np.broadcast_shapes(given.shape, several) if several else given.shape
     words = WIDE if length > NARROW_END else NARROW
     cells, keys = lifted(given.astype(words.word)), _joined_key(of_length(key, length), words)
     if length > INSERTED and namespace is np and key.low.size == 1:
@@ -401,10 +402,16 @@ def below(size: Any, size_bits: Any, hashed: Any, words: Words) -> Any:
 
 def _joined_key(key: Key, words: Words) -> tuple[Any, Any]:
     """The two words of a key; for 64 bits, both words joined in either order."""
-    low, high = (half.astype(words.word) for half in key)
+    low, high = key.low.astype(words.word), key.high.astype(words.word)
     if words is NARROW:
         return low, high
     return low | high << np.uint64(32), high | low << np.uint64(32)
+
+
+@lru_cache(16)
+def _largest(dtype: Any) -> int:
+    """The largest integer of a dtype."""
+    return int(np.iinfo(dtype).max)
 
 
 def _check_key(key: object) -> None:
@@ -424,7 +431,7 @@ def _given(indices: Any, n: int, key: Key) -> tuple[Any, Any]:
             f"n is {n}, but an order ends at 2**31 indices under jax and at 2**48 on the host: "
             f"type np.asarray(indices), with a key of ints, or shard before you shuffle."
         )
-    if n - 1 > np.iinfo(indices.dtype).max:
+    if n - 1 > _largest(indices.dtype):
         raise ValueError(f"n is {n}, beyond {indices.dtype}: type indices.astype(np.int64).")
     if host and indices.size and (most := indices.max()) >= n:
         raise IndexError(f"indices holds {most}, but n is {n}: type indices % n.")

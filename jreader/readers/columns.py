@@ -267,8 +267,8 @@ class Dense(ArrayColumn):
         if not isinstance(array, np.ndarray):
             return array.__getitem__, None
         axes = axes_as_stored(array)
-        back = np.argsort(axes)
-        staged = Staging(size, tuple(array.shape[axis] for axis in axes[1:]), array.dtype)
+        back = sorted(range(array.ndim), key=axes.__getitem__)
+        staged = Staging(size, tuple(map(array.shape.__getitem__, axes[1:])), array.dtype)
         stored = stored_whole(array, axes)
         if stored is None:
             return array.__getitem__, None
@@ -484,6 +484,8 @@ def stored_whole(array: Array, axes: tuple[int, ...]) -> Array | None:
 
 def axes_as_stored(array: Array) -> tuple[int, ...]:
     """The axes of an array in the order of memory, as far as its rows stay rows."""
+    if isinstance(array, np.ndarray) and array.flags.c_contiguous:  # as most are
+        return tuple(range(array.ndim))
     inner = range(1, array.ndim)
     return 0, *sorted(inner, key=lambda axis: -abs(array.strides[axis]))
 

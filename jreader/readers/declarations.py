@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import lru_cache, partial
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, dataclass_transform
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, dataclass_transform
 
 from jreader.errors import check_flag, check_function, check_number, check_reader
 
@@ -203,7 +203,8 @@ def convert_fields(node: Any) -> None:
         TypeError: A reader or a function cannot be called, or an argument is of another type.
         ValueError: A number is less than its least, or a word is not one of the choices.
     """
-    kept, kind = vars(node), cast("Any", type(node))
+    kept = vars(node)
+    kind: Any = type(node)
     for name, call, default, convert in _checks_by(kind):
         value = getattr(node, name)
         if value is not None or default is not None:

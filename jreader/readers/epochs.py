@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -49,7 +50,7 @@ def at_epoch(reader: Reader[T], epoch: Any) -> Reader[T]:
         epoch = errors.check_number("at_epoch(reader, epoch)", epoch)
         if epoch >> 64:
             raise ValueError(f"at_epoch(reader, epoch) needs an epoch below 2**64, not {epoch}.")
-    return rewritten(reader, lambda node: in_epoch_of(node, epoch))
+    return rewritten(reader, partial(in_epoch_of, epoch=epoch))
 
 
 def iterable_in_epoch(made: Iterable[T], epoch: int) -> Iterable[T]:

@@ -13,13 +13,14 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cached_property
+from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
 from jreader.readers.credentials import lasting, name_in_cursor
-from jreader.readers.declarations import in_cursor
+from jreader.readers.declarations import in_cursor, names_by
 from jreader.readers.epochs import epochs
 from jreader.readers.excerpts import SAMPLED, some_bytes, spread
 from jreader.readers.growing import unwritten
@@ -184,7 +185,7 @@ def fingerprint(
     for stage in stages:
         hashed(stage, in_stages)
     facts = _Facts()
-    every = [facts[each] for each in sources_first(reader, readers_below)]
+    every = list(map(facts.__getitem__, sources_first(_inside_pipelines(reader), _below)))
     named = _by_name(reader, op, asked=by_name).values()
     apart = {id(each) for up in named for each in sources_first(up, readers_below)}
     others = [fact for fact in every if id(fact.reader) not in apart]
@@ -198,6 +199,21 @@ def fingerprint(
         layouts=_long_tail_hashed(_layout_lines(others)),
         values=_long_tail_hashed(values + _lines(every, "hidden")),
     )
+
+
+def _inside_pipelines(reader: Reader[Any]) -> Reader[Any]:
+    """The reader inside pipelines, which have no lines; not in those that a user has extended."""
+    while isinstance(reader, Node) and (inner := reader.wrapped()) is not None:
+        kind: Any = type(reader)
+        if names_by(kind, given=True) != ("reader",) or overriding_pass(reader) is not None:
+            break
+        reader = inner
+    return reader
+
+
+def _below(reader: Reader[Any]) -> tuple[Reader[Any], ...]:
+    """The readers that a reader reads, inside pipelines."""
+    return tuple(map(_inside_pipelines, readers_below(reader)))
 
 
 def _lines(facts: Iterable[_Fact], part: str) -> list[str]:
@@ -277,15 +293,16 @@ class _Fact:
             self.data, self.functions = [hashed(reader, self.hidden)], list[str]()
             return
         for name, value in arguments(reader):
+            if name in ("reader", "readers"):
+                continue
             does = in_cursor(reader, name, value)
             if does == "values":
                 self.values.append(f"{name_in_cursors(type(reader))}({name}={_ordering(value)})")
-            elif does == "ordering" and not (
-                name in ("reader", "readers") or isinstance(value, Node)
-            ):
-                self.arguments.append(_Argument(name, value, list(_data_sets(value))))
-                self.parts += self.arguments[-1].parts
-        self.data = [*_data_lines(self, reader)]
+            elif does == "ordering" and not isinstance(value, Node):
+                parts = [] if isinstance(value, _SHOWN) else list(_data_sets(value))
+                self.arguments.append(_Argument(name, value, parts))
+                self.parts += parts
+        self.data = [*_data_lines(self, reader)] if self.arguments else []
         self.functions = [*_function_lines(self, reader)]
 
     @property
@@ -346,8 +363,8 @@ class _PlanNode:
             return []
         counts = self.own or self.counted or self.reader.in_cursor in _ALWAYS
         placed = self.placed or self.plane is not None
-        ups = zip(readers_below(self.drawn), self.reader.input_readers, strict=True)
-        return [_PlanNode(drawn, reader, counts, placed) for drawn, reader in ups]
+        ups = _below(self.drawn), _below(self.reader), repeat(counts), repeat(placed)
+        return list(map(_PlanNode, *ups))
 
     def lines(self, fact: _Fact, but: tuple[str, ...]) -> Iterator[str]:
         """The lines of its reader, without some arguments: one, if it orders or counts samples."""
@@ -356,7 +373,8 @@ class _PlanNode:
             known = length(node)  # its name is with its hash
             yield "a function" if known is None else f"a function of {known} samples"
             return
-        yield from fact.subsets
+        if fact.parts:
+            yield from fact.subsets
         several = len(node.input_readers) > 1
         if self.own or several or self._orders_or_counts(node):
             first = [f"{length(node)} samples"] if self.own else []
@@ -397,7 +415,8 @@ def _lines_of(
     def below(met: _PlanNode) -> Sequence[_PlanNode]:
         return () if met.reader is adjusted else met.below()
 
-    for met in sources_first(_PlanNode(seeded(plan, 0), plan), below if apart else _PlanNode.below):
+    top = _PlanNode(_inside_pipelines(seeded(plan, 0)), _inside_pipelines(plan))
+    for met in sources_first(top, below if apart else _PlanNode.below):
         but = adjusted.adjustable if adjusted and adjusted is met.reader else ()
         yield from met.lines(facts[met.reader], (*but, "readers") if apart else but)
 
@@ -462,7 +481,8 @@ def _hash_of_member(member: Reader[Any], facts: _Facts) -> str:
 
 def _layout_lines(every: list[_Fact]) -> Iterator[str]:
     """What orders follow from besides arguments: all lengths, or names, that an op looks at."""
-    for node in (fact.reader for fact in every):
+    for fact in every:
+        node = fact.reader
         if not isinstance(node, Node):
             continue
         if layout := node.layout():

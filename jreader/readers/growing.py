@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 from jreader.errors import assigned
@@ -26,6 +27,7 @@ IN_ORDER = "in order"
 """What a position begins with that is of a stream, and would be an index later."""
 
 
+_STORES = attrgetter("stores")  # each pass asks, so no generator asks for it
 _writing_off = ContextVar("looks", default=False)
 
 
@@ -44,7 +46,7 @@ def writing_allowed() -> bool:
 
 def any_stores(reader: Any) -> bool:
     """Whether a plan has an op that is indexed only once its samples are written."""
-    return any(op.stores for op in ops_of(reader))
+    return any(map(_STORES, ops_of(reader)))
 
 
 def written_first(reader: R, *, known: bool = True) -> R:

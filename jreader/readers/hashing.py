@@ -50,6 +50,7 @@ _SIMPLE = 100_000  # items of a set
 _LARGEST = 1 << 20  # bytes of an array that is elsewhere, on a device
 
 _SCALARS = (type(None), bool, int, float, complex, str, bytes, type(...))
+_CONTAINERS = (dict, list, tuple, set, frozenset)  # of no module, and nothing is hidden in them
 _LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}", "<frozen")
 _STANDARD = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120  # a prefix of texts
 _OPTIONS = ("argparse.Namespace", "types.SimpleNamespace")
@@ -79,13 +80,22 @@ _GRAIN_NOTES = ("has_child", "_transform_name")  # what Grain notes in its data 
 _SKIPPED = {"__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__firstlineno__"}
 
 
+_written = json.JSONEncoder().encode  # as `json.dumps` does it, in one call less
+
+
+@functools.lru_cache(256)
+def _dtype_text(dtype: Any) -> str:
+    """The name of a dtype, which NumPy makes anew in seven calls; of a device's array, its text."""
+    return str(dtype)
+
+
 def text_hash(*parts: object) -> str:
     """A short hash of what JSON can write.
 
     >>> text_hash("a", 1) == text_hash("a", 1), len(text_hash())
     (True, 16)
     """
-    return blake2b(json.dumps(parts).encode(), digest_size=8).hexdigest()
+    return blake2b(_written(parts).encode(), digest_size=8).hexdigest()
 
 
 def identity(value: Any, named: str = "", hidden: list[str] | None = None) -> str:
@@ -157,12 +167,8 @@ class _Walk:
         kind = _path_in_cursors(type(value))
         if len(self.seen) > self.left or self.depth >= _DEEP:
             return ["more", kind]
-        with suppress(Exception):  # an attribute of the user's raised
-            is_module = isinstance(value, ModuleType)
-            self.modules.add(value.__name__ if is_module else str(value.__module__))
-        with suppress(Exception):  # likewise
-            if (held := hidden_state(value)) is not None:
-                self.hidden.append(identity(held))
+        if type(value) not in _CONTAINERS:
+            self._note(value)
         self.depth += 1
         try:
             return [kind, *self._parts(value)]
@@ -170,6 +176,15 @@ class _Walk:
             return [kind]
         finally:
             self.depth -= 1
+
+    def _note(self, value: Any) -> None:
+        """Notes the module of a value, and what its parts do not show."""
+        with suppress(Exception):  # an attribute of the user's raised
+            is_module = isinstance(value, ModuleType)
+            self.modules.add(value.__name__ if is_module else str(value.__module__))
+        with suppress(Exception):  # likewise
+            if (held := hidden_state(value)) is not None:
+                self.hidden.append(identity(held))
 
     def _parts(self, value: Any) -> Iterable[Any]:
         is_array = hasattr(value, "dtype") and hasattr(value, "shape")
@@ -218,7 +233,7 @@ class _Walk:
 
     def _array(self, array: Any) -> Iterator[Any]:
         """Dtype, shape, and a hash of some rows; on a device, of all of them, if they are few."""
-        yield from (str(array.dtype), list(array.shape))
+        yield from (_dtype_text(array.dtype), list(array.shape))
         if not isinstance(array, np.ndarray) and array.nbytes > _LARGEST:
             return
         host = np.asarray(array)

@@ -37,7 +37,8 @@ def hidden_state(value: Any) -> Any:
         return value.pattern, value.flags
     if isinstance(value, np.ma.MaskedArray):
         return np.ma.getmaskarray(value), value.fill_value
-    if "key<" in str(getattr(value, "dtype", "")) and "jax" in sys.modules:
+    kind = getattr(value, "dtype", None)
+    if not isinstance(kind, np.dtype) and "key<" in str(kind) and "jax" in sys.modules:
         return str(value.dtype), np.asarray(sys.modules["jax"].random.key_data(value))
     return _compiled_name(value)
 

@@ -81,6 +81,8 @@ def mapped_columns(columns: Any) -> list[Mapped]:
 
 def _large_in_files(column: Any) -> list[Any]:
     """What a large column of small rows lies in, if that is files; else nothing."""
+    if isinstance(column, np.ndarray) and column.nbytes < _LARGE:
+        return []  # as most are, in one call
     parts = [part for part in column_of(column).arrays if len(part)]
     size = sum([each.nbytes for each in parts])
     if size < _LARGE or not len(column) or size // len(column) >= _SMALL:

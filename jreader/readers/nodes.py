@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import repeat
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
 
 from jreader.errors import place_of_caller
@@ -150,20 +152,23 @@ class Node(Generic[T]):
 
     def resolved(self, draws: Draws) -> Mapping[str, Any]:
         """The fields that a pass fills in with numbers that it draws: a missing seed, say."""
-        missing = getattr(self, "seed", 0) is None and "seed" in declared_names(self)
+        kind: Any = type(self)
+        missing = "seed" in names_by(kind) and getattr(self, "seed", 0) is None
         return {"seed": draws.seed()} if missing else {}
 
     @cached_property
     def input_readers(self) -> tuple[Reader[Any], ...]:
         """The readers that it reads: all ops in its fields, and what `reader`, `readers` hold."""
         found: list[Reader[Any]] = []
-        for name in declared_names(self):
+        kind: Any = type(self)
+        for name in names_by(kind):
             value = getattr(self, name, ())  # a subclass with its own `__init__` may set none
-            parts = value if isinstance(value, tuple) else (value,)
             if name in ("reader", "readers"):
-                found += parts
-            else:
-                found += [part for part in parts if isinstance(part, Node)]
+                found += value if isinstance(value, tuple) else (value,)
+            elif isinstance(value, Node):
+                found.append(value)
+            elif isinstance(value, tuple):
+                found += [part for part in value if isinstance(part, Node)]
         return tuple(found)
 
     def changed(self, new: Mapping[str, Any]) -> Self:
@@ -172,10 +177,13 @@ class Node(Generic[T]):
         Not `dataclasses.replace`: it calls `__init__` by keyword, which `chain(*readers)` cannot
         take.
         """
-        if all(getattr(self, name) is value for name, value in new.items()):
+        for name, value in new.items():
+            if getattr(self, name) is not value:
+                break
+        else:
             return self
         copy = object.__new__(type(self))
-        set_fields(copy, **{**self.__getstate__(), **new})
+        vars(copy).update(self.__getstate__(), **new)
         return copy
 
     @property
@@ -223,7 +231,8 @@ class Node(Generic[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         """The arguments are pickled; what a pass has gathered (open files, say) is not."""
-        kept = {name: getattr(self, name) for name in field_names(self)}
+        names = field_names(self)
+        kept = dict(zip(names, map(getattr, repeat(self), names), strict=False))
         if "__dataclass_fields__" not in vars(type(self)):  # it has attributes, not fields
             kept |= {name: value for name, value in vars(self).items() if not _gathered(self, name)}
         return kept | {"made_at": self.made_at}
@@ -245,7 +254,9 @@ class Node(Generic[T]):
     def written(self, *but: object) -> Iterator[str]:
         """The arguments but for some, as in a call: functions without names, others with them."""
         left_out = [*map(id, but)]
-        for field in _present_fields(self):
+        for field in declared(self):
+            if not hasattr(self, field.name):
+                continue
             value = getattr(self, field.name)
             parts = value if isinstance(value, tuple) and all(map(callable, value)) else (value,)
             if all(map(callable, parts)):
@@ -263,14 +274,12 @@ def without_ids(parts: Iterable[T], left_out: list[int]) -> Iterator[T]:
             yield part
 
 
-def _present_fields(node: Node[Any]) -> list[Field[Any]]:
-    """The fields that are set: a subclass with an `__init__` of its own may set none."""
-    return [field for field in declared(node) if hasattr(node, field.name)]
-
-
-def field_names(node: Node[Any]) -> list[str]:
-    """The names of the fields of an op."""
-    return [field.name for field in _present_fields(node)]
+def field_names(node: Node[Any]) -> tuple[str, ...]:
+    """The names of the fields that are set: a subclass with its own `__init__` may set none."""
+    names = declared_names(node)
+    if all(map(hasattr, repeat(node), names)):
+        return names
+    return tuple(name for name in names if hasattr(node, name))
 
 
 def _gathered(node: Node[Any], name: str) -> bool:
@@ -281,8 +290,8 @@ def _gathered(node: Node[Any], name: str) -> bool:
 def arguments(node: Node[Any]) -> list[tuple[str, Any]]:
     """The fields of an op that its user gives, and their values."""
     kind: Any = type(node)
-    given = names_by(kind, given=True)
-    return [(name, getattr(node, name)) for name in given if hasattr(node, name)]
+    names = tuple(filter(partial(hasattr, node), names_by(kind, given=True)))
+    return list(zip(names, map(getattr, repeat(node), names), strict=True))
 
 
 def field_value(node: Node[Any], name: str, default: Any = None) -> Any:
@@ -327,7 +336,11 @@ def declares(reader: Node[Any], name: str) -> bool:
 
 def plane_of(reader: Reader[Any]) -> Plane | None:
     """The plane of a reader, as `planes.indexed` returns it; else None."""
-    return reader.plane() if isinstance(reader, Node) and declares(reader, "plane") else None
+    if not isinstance(reader, Node):
+        return None
+    kind = type(reader)
+    kept = "plane" in vars(kind) or stands_for(kind, "plane", "start", "__call__", "__iter__")
+    return reader.plane() if kept else None
 
 
 def children(node: Node[Any]) -> Iterator[Node[Any]]:
@@ -419,7 +432,7 @@ def readers_below(reader: Reader[Any]) -> Sequence[Reader[Any]]:
 
 def lazy_length(reader: Reader[Any]) -> bool:
     """Whether the length of a reader is only known by reading files."""
-    return any(op.lazy_length for op in ops_of(reader))
+    return any(map(attrgetter("lazy_length"), ops_of(reader)))
 
 
 def origin(reader: Reader[Any], *how: str) -> Reader[Any]:
@@ -455,8 +468,10 @@ def length(reader: Reader[Any]) -> int | None:
     >>> length(firstn(range(10).__iter__, 3)) is None, length(lambda: "abc") is None
     (True, True)
     """
-    if isinstance(reader, Node) and stands_for(type(reader), "length", "__len__"):
-        return reader.length()
+    if isinstance(reader, Node):
+        kind = type(reader)
+        if "length" in vars(kind) or stands_for(kind, "length", "__len__"):
+            return reader.length()
     if isinstance(reader, type):  # that of its instances
         return None
     try:

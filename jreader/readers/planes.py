@@ -34,7 +34,7 @@ from jreader.readers.reading_ahead import opened_for_pass
 from jreader.readers.trees import Columns, leaves, map_tree, rebuilt, zipped
 
 _ARRAYS = frozenset({Dense, ConcatArray})
-_AT_FIRST, _AT_ONCE = 256, 16384  # indices that are routed in one go: NumPy's calls cost too
+_AT_FIRST, _IN_BATCHES, _AT_ONCE = 256, 4096, 16384  # indices in one go: NumPy's calls cost too
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,10 +89,9 @@ class Plane:
         routed = self.route(indices)
         checked: Any = None, 0
         for rows, column in zip(routed, leaves(self.columns), strict=True):
-            now = rows, len(column)
-            if all(map(is_, now, checked)):
+            if rows is checked[0] and len(column) == checked[1]:
                 continue
-            checked = now
+            checked = rows, len(column)
             if len(rows) and not (rows.min() >= 0 and rows.max() < len(column)):
                 beyond = rows[(rows < 0) | (rows >= len(column))]
                 raise missing(_shape(column), int(beyond[0]), len(column))
@@ -129,13 +128,8 @@ class Plane:
         done = self._index(at)
         opened = opened_for_pass(self.columns, in_batches=False)
 
-        def runs() -> Iterator[Array]:
-            low, many = done, min(_AT_FIRST, self.at_once)
-            while low < self.length:
-                yield np.arange(low, min(low + many, self.length))
-                low, many = low + many, min(2 * many, self.at_once)
-
-        routed = map(iter, opened.ahead(map(self.rows, runs())))
+        runs = self._runs(done, min(_AT_FIRST, self.at_once), self.at_once)
+        routed = map(iter, opened.ahead(map(self.rows, runs)))
         each = map(partial(_samples, opened.columns), routed)
         items, count = counted(chain.from_iterable(each), done)
         return Pass(items, count, opened.close)
@@ -146,13 +140,9 @@ class Plane:
         opened = opened_for_pass(self.columns, in_batches=True)
         gathered = BatchGatherer(opened.columns, size)
         many = max(self.at_once // size, 1) * size
-        second = min(done + many, self.length)  # soon there, and then twice as many at once
-        firsts = range(second, self.length, many if opened.readings else 2 * many)
-        begins, ends = (
-            chain(range(done, second, many), firsts),
-            chain([second], firsts[1:], [self.length]),
-        )
-        routes = map(self.rows, map(np.arange, begins, ends))
+        soon = max(min(_IN_BATCHES, self.at_once) // size, 1) * size  # the first batch waits for it
+        first, most = (many, many) if opened.readings else (soon, 2 * many)
+        routes = map(self.rows, self._runs(done, first, most))
 
         def deal() -> Iterator[Sequence[Any]]:
             nonlocal done
@@ -168,6 +158,12 @@ class Plane:
                     yield gathered.gather(parts * (len(routed) // len(parts)))
 
         return Pass(deal(), lambda: done, opened.close)
+
+    def _runs(self, low: int, many: int, most: int) -> Iterator[Array]:
+        """The indices from one on, in runs: of `many`, then twice as many, and so on, to `most`."""
+        while low < self.length:
+            yield np.arange(low, min(low + many, self.length))
+            low, many = low + many, min(2 * many, most)
 
     def reordered(
         self,

@@ -45,8 +45,10 @@ def read_only(value: Any) -> Any:
 
 def read_only_columns(tree: Any) -> Any:
     """A tree of columns whose arrays cannot be written to; the tree itself if none can."""
-    changed = any(isinstance(each, np.ndarray) and each.flags.writeable for each in leaves(tree))
-    return map_tree(read_only, tree) if changed else tree
+    for each in leaves(tree):
+        if isinstance(each, np.ndarray) and each.flags.writeable:
+            return map_tree(read_only, tree)
+    return tree
 
 
 def is_fixed(samples: Any) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
+from itertools import repeat
 from operator import is_
 from typing import Any, TypeVar
 
 import numpy as np
 
-from jreader.readers.nodes import Node, Reader, field_names, field_value, trampoline
+from jreader.readers.declarations import names_by
+from jreader.readers.nodes import Node, Reader, field_names, trampoline
 from jreader.readers.passes import itself
 
 T = TypeVar("T")
@@ -38,15 +40,40 @@ def rewritten(
 def _rewriting(
     change: Callable[[Node[Any]], Any], pinned: bool, reader: Any
 ) -> Generator[Any, Any, Any]:
-    if not isinstance(reader, Node):
-        return reader
-    changed = change(reader)
-    if isinstance(changed, Node):
-        return changed
-    new = dict(changed)
-    if reader.pinned and not pinned:
-        return reader.changed(new)
-    return (yield from parts_changed(reader, new))
+    above: list[tuple[Node[Any], dict[str, Any], str]] = []  # a chain needs no walk for each op
+    while isinstance(reader, Node):
+        changed = change(reader)
+        if isinstance(changed, Node):
+            reader = changed
+            break
+        new = dict(changed)
+        if reader.pinned and not pinned:
+            reader = reader.changed(new)
+            break
+        name = _chained_by(reader)
+        if not name:
+            reader = yield from parts_changed(reader, new)
+            break
+        above.append((reader, new, name))
+        reader = getattr(reader, name)
+    for node, new, name in reversed(above):
+        new[name] = reader
+        reader = node.changed(new)
+    return reader
+
+
+def _chained_by(node: Node[Any]) -> str:
+    """The field that holds the only op that an op reads; "" where it reads none, or several."""
+    found = ""
+    for name in field_names(node):
+        value = getattr(node, name)
+        if isinstance(value, Node):
+            if found:
+                return ""
+            found = name
+        elif isinstance(value, tuple) and any(map(isinstance, value, repeat(Node))):
+            return ""
+    return found
 
 
 def parts_changed(
@@ -70,7 +97,8 @@ def parts_changed(
 
 def in_epoch_of(node: Node[Any], epoch: Any) -> dict[str, Any]:
     """The fields that change where an op is in another epoch; none, if it has none."""
-    before = field_value(node, "epoch")
+    kind: Any = type(node)
+    before = getattr(node, "epoch", None) if "epoch" in names_by(kind) else None
     return {} if before is None else {"epoch": _folded(before, epoch)}
 
 

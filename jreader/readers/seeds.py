@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from itertools import count
-from operator import methodcaller
+from itertools import count, repeat
 from typing import Any, TypeVar
 
-from jreader.readers.nodes import Node, Reader, children, field_names, field_value, ops_of
+from jreader.readers.declarations import names_by
+from jreader.readers.nodes import Node, Reader, field_names, field_value, ops_of
 from jreader.readers.passes import Position, checked_position
 from jreader.readers.rewriting import rewritten
 
@@ -87,8 +87,12 @@ def seeded(reader: Reader[T], drawn: Position) -> Reader[T]:
 
 def lacks_seed(reader: Reader[Any]) -> bool:
     """Whether a seed is missing, so that each pass draws one; see `Draws`."""
-    missing = methodcaller("resolved", Draws(0, keep=False))
-    return any(map(missing, ops_of(reader, pinned=False)))
+    for op in ops_of(reader, pinned=False):
+        kind: Any = type(op)
+        may = "seed" in names_by(kind) or kind.resolved is not Node.resolved
+        if may and op.resolved(Draws(0, keep=False)):
+            return True
+    return False
 
 
 def random_ops(reader: Reader[Any]) -> list[Node[Any]]:
@@ -112,10 +116,13 @@ def seeded_below(node: Node[Any]) -> int:
 
     It is counted from below, so that an op on top of a plan does not change the order inside it.
     """
-    most, left = 0, [(node, 0)]
+    most = 0
+    left: list[tuple[Reader[Any], int]] = [(node, 0)]
     while left:
         op, above = left.pop()
-        above += hasattr(op, "seed")
+        if not isinstance(op, Node):
+            continue
+        above += "seed" in vars(op) or hasattr(type(op), "seed")  # a pipeline knows other names
         most = max(most, above)
-        left += [(child, above) for child in children(op)]
+        left += zip(op.input_readers, repeat(above), strict=False)
     return most

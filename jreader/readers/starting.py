@@ -54,7 +54,7 @@ def start(reader: Reader[T], at: Position = None) -> Pass[T]:
     """
     if isinstance(at, Refusal):
         raise NotResumable(at)
-    return _begin(reader, at)
+    return _begin(_op_within(reader), at)
 
 
 def items_of(reader: Node[T]) -> Iterator[T]:
@@ -77,7 +77,8 @@ def native(reader: Node[T]) -> Iterator[T]:
             "without a seed, something that no cursor finds again). Type .map(fn), .filter(fn) or "
             ".flat_map(fn) on it instead of the function; if one order is intended, type .cache()."
         )
-    items = _begin(reader, None, inherited=True).items
+    inner = _op_within(reader)
+    items = _begin(inner, None, inherited=inner is reader).items
     return items if unit_of(reader) == "samples" else _located(reader, items)
 
 
@@ -118,6 +119,15 @@ def mapped_last(reader: Reader[T], at: Position) -> Reader[T]:
     """The plan as a pass reads it: it maps last, where a position is the number of a sample."""
     mapped = maps_last(reader) if at is None or isinstance(at, int) else None
     return reader if mapped is None else mapped
+
+
+def _op_within(reader: Reader[T]) -> Reader[T]:
+    """The op inside pipelines, which would ask again what a pass asks; not a plain function.
+
+    Errors of a function name the pipeline.
+    """
+    inner = unwrapped(reader)
+    return inner if isinstance(inner, Node) else reader
 
 
 def _begin(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[T]:

@@ -55,14 +55,12 @@ class Table(Node[T]):
         columns = leaves(tree)
         for column in columns:
             check_map(column)
-        starts = [each.block_starts for each in columns if isinstance(each, Column)]
-        return Plane(
-            tree,
-            len(columns[0]),
-            straight(len(columns)),
-            straight=True,
-            blocks=next((each for each in starts if each is not None), None),
-        )
+        blocks: Array | None = None
+        for column in reversed(columns):
+            if isinstance(column, Column) and column.block_starts is not None:
+                blocks = column.block_starts
+        route = straight(len(columns))
+        return Plane(tree, len(columns[0]), route, straight=True, blocks=blocks)
 
     def check_files(self) -> None:
         """Raises DamagedData if the files of the columns have changed, where there are files."""

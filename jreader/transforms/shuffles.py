@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -221,11 +221,16 @@ class shuffle(Node[T], Lanes):
         order = block_order(starts, known, (self.blocks or 1) // self.lanes, self.lanes)
         return order, (self.seed, self.epoch, seeded_below(self))
 
+    @cached_property
+    def _place(self) -> int:
+        """Its place in its plan, which its keys have."""
+        return seeded_below(self)
+
     def _order(self, indices: Indices, known: int, *, inverse: bool = False) -> Indices:
         size = known if self.buf_size is None else min(self.buf_size, known)
         if size < 2:
             return indices
-        path = (self.seed, self.epoch, seeded_below(self))
+        path = (self.seed, self.epoch, self._place)
         permuted = partial(orders.permutation, inverse=inverse)
         if size == known:
             return permuted(indices, known, orders.key(*path, 0))

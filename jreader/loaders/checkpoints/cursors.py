@@ -233,8 +233,10 @@ def kept_lines(plan: Plan) -> list[str]:
 
 def weights_line(plan: Plan) -> str | None:
     """What a plan says of what a run may change; None if there is no such thing."""
-    found = (line.removeprefix(HISTORY) for line in plan["ops"] if line.startswith(HISTORY))
-    return next(found, None)
+    for line in plan["ops"]:
+        if line.startswith(HISTORY):
+            return line.removeprefix(HISTORY)
+    return None
 
 
 def names_readers(plan: Plan) -> bool:
@@ -262,8 +264,13 @@ def with_plan(cursor: Cursor, plan: Plan) -> Cursor:
 
 def _sampled(plan: Any) -> list[list[str]]:
     """The parts that samples depend on, whether they are found by their place or read in order."""
-    every = (plan.get(name, []) for name in _OF_SAMPLES)
-    return [_lines_without(each, (FOUND, STAGE)) for each in every]
+    parts: list[list[str]] = []
+    for name in _OF_SAMPLES:  # each pass asks, so no generator or comprehension is called
+        parts.append([])
+        for line in plan.get(name, ()):
+            if not line.startswith((FOUND, STAGE)):
+                parts[-1].append(line)
+    return parts
 
 
 _CHANGES = {

@@ -16,8 +16,11 @@ from contextlib import ExitStack
 from contextvars import copy_context
 from functools import partial
 from itertools import repeat
+from operator import itemgetter
 from queue import SimpleQueue
 from typing import Any, TypeVar
+
+import numpy as np
 
 from jreader.errors import begun_at, place_of_caller
 from jreader.readers import Node, Pass, Reader
@@ -246,12 +249,12 @@ def _reads_users_code(reader: Reader[Any]) -> bool:
     if overriding_pass(reader) is not None or not _is_known(type(reader)):
         return True
     seen = set(map(id, reader.input_readers))
-    return any(_is_users(value, seen) for _, value in arguments(reader))
+    return any(map(_is_users, map(itemgetter(1), arguments(reader)), repeat(seen)))
 
 
 def _is_users(value: Any, seen: set[int]) -> bool:
     """Whether a value is code of a user, or has some; what was seen, or will be, is not."""
-    if id(value) in seen:
+    if type(value) in _PLAIN or id(value) in seen:
         return False
     seen.add(id(value))
     if isinstance(value, (tuple, dict)):
@@ -262,7 +265,10 @@ def _is_users(value: Any, seen: set[int]) -> bool:
         inner = getattr(value, "__dict__", {}).values()
     else:
         return not _is_known(type(value)) or isinstance(value, partial)
-    return any(type(each) is not str and _is_users(each, seen) for each in inner)
+    return any(map(_is_users, inner, repeat(seen)))
+
+
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes, np.ndarray})
 
 
 def _is_known(value: Any) -> bool:
