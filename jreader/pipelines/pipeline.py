@@ -13,6 +13,7 @@ from typing import (
     Concatenate,
     Literal,
     ParamSpec,
+    Protocol,
     SupportsIndex,
     TypeVar,
     cast,
@@ -61,6 +62,7 @@ else:  # each is imported when one of its ops is first used
     of_grain = LazyModule("jreader.pipelines.of_grain")
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 S = TypeVar("S")
 U = TypeVar("U")
 P = ParamSpec("P")
@@ -88,6 +90,21 @@ def _checked(call: str, reader: Any) -> Any:
     return reader
 
 
+class _GrainData(Protocol[T_co]):
+    """A MapDataset or an IterDataset."""
+
+    def __iter__(self) -> Iterator[T_co]: ...
+    def seed(self, seed: int, /) -> Any: ...
+
+
+class _TorchLoader(Protocol[T_co]):
+    """A DataLoader of torch."""
+
+    num_workers: int
+
+    def __iter__(self) -> Iterator[T_co]: ...
+
+
 @readers.op
 class Pipeline(Node[T]):
     """A reader with every op as a method, read from left to right.
@@ -112,6 +129,10 @@ class Pipeline(Node[T]):
     from_reader = "all"
     in_cursor = "never"
     moves = "samples"
+
+    if TYPE_CHECKING:
+
+        def __init__(self, reader: Reader[T] | _GrainData[T] | _TorchLoader[T]) -> None: ...
 
     def wrapped(self) -> Reader[T]:
         """Its reader."""

@@ -38,6 +38,28 @@ class every(jreader.Node[str]):
         self.reader, self.n = reader, n
 
 
+class Seeded:
+    """As a type checker sees a MapDataset of Grain."""
+
+    def __iter__(self) -> Iterator[str]:
+        return words()
+
+    def seed(self, seed: int) -> Seeded:
+        return self
+
+
+class Loaded:
+    """As a type checker sees a DataLoader of torch."""
+
+    num_workers: int = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return words()
+
+
+assert_type(Pipeline(Seeded()), Pipeline[str])
+assert_type(Pipeline(Loaded()), Pipeline[str])
+Pipeline(["a", "bb"])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 assert_type(Pipeline(words).map(len), Pipeline[int])
 assert_type(Pipeline(words).map(len, threads=2), Pipeline[int])
 assert_type(Pipeline(words).map(len, processes=2, window=8), Pipeline[int])
