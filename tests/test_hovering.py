@@ -26,9 +26,12 @@ ANY_ARGUMENTS = [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
 
 METHODS = {
     f"{called}.{name}": getattr(kind, name)
-    for called, kind in (("pipeline", Pipeline), ("loader", DataLoader))
-    for name in dir(kind)
-    if not name.startswith("_") and callable(getattr(kind, name))
+    for called, kind, names in (
+        ("pipeline", Pipeline, dir(Pipeline(list))),
+        ("loader", DataLoader, dir(DataLoader)),
+    )
+    for name in names
+    if not name.startswith("_") and callable(getattr(kind, name, None))
 }
 
 

@@ -11,6 +11,7 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
+    Generic,
     Literal,
     ParamSpec,
     Protocol,
@@ -105,8 +106,20 @@ class _TorchLoader(Protocol[T_co]):
     def __iter__(self) -> Iterator[T_co]: ...
 
 
+if TYPE_CHECKING:
+
+    class _Base(Generic[T]):
+        """Hides what only the authors of ops call, so that completion lists what users call."""
+
+        def __call__(self) -> Iterator[T]: ...
+        def __iter__(self) -> Iterator[T]: ...
+        def __len__(self) -> int: ...
+else:
+    _Base = Node
+
+
 @readers.op
-class Pipeline(Node[T]):
+class Pipeline(_Base[T]):
     """A reader with every op as a method, read from left to right.
 
     A pipeline never changes: each method returns a new one. It is a reader itself, so you can
@@ -126,33 +139,34 @@ class Pipeline(Node[T]):
     reader: Reader[T] = argument(_checked)
     _piped: str = field(default="", init=False)
     """How it was written, where `pipe` was given an op that nothing else remembers."""
-    from_reader = "all"
-    in_cursor = "never"
-    moves = "samples"
 
     if TYPE_CHECKING:
 
         def __init__(self, reader: Reader[T] | _GrainData[T] | _TorchLoader[T]) -> None: ...
+    else:  # what it is as an op: its reader
+        from_reader = "all"
+        in_cursor = "never"
+        moves = "samples"
 
-    def wrapped(self) -> Reader[T]:
-        """Its reader."""
-        return self.reader
+        def wrapped(self) -> Reader[T]:
+            """Its reader."""
+            return self.reader
 
-    def __iter__(self) -> Iterator[T]:
-        """Begins a pass."""
-        return native(self)
+        def __iter__(self) -> Iterator[T]:
+            """Begins a pass."""
+            return native(self)
 
-    def start(self, at: Position) -> Pass[T]:
-        """The position of `reader`."""
-        return start(self.reader, at)
+        def start(self, at: Position) -> Pass[T]:
+            """The position of `reader`."""
+            return start(self.reader, at)
 
-    def plane(self) -> Plane | None:
-        """That of `reader`."""
-        return indexed(self.reader)
+        def plane(self) -> Plane | None:
+            """That of `reader`."""
+            return indexed(self.reader)
 
-    def lookup(self) -> Callable[[int], T] | None:
-        """That of `reader`."""
-        return lookup_of(self.reader)
+        def lookup(self) -> Callable[[int], T] | None:
+            """That of `reader`."""
+            return lookup_of(self.reader)
 
     def peek(self) -> T:
         """Return the first sample, or batch; no pass is affected.

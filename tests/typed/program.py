@@ -75,6 +75,7 @@ assert_type(Pipeline(words).peek(), str)
 assert_type(Pipeline(words).pipe(every, n=2), Pipeline[str])
 assert_type(Pipeline(words).batch(2).map_batches(np.asarray), Pipeline[Sequence[Any]])
 Pipeline(words).map(len, workers=2)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+Pipeline(words).plane()  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
 Pipeline(words).take(2)  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]
 assert_type(Pipeline(words).filter(long).shuffle(10, seed=1), Pipeline[str])
 assert_type(Pipeline(words).filter(long, keep="long"), Pipeline[str])
