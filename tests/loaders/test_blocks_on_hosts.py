@@ -90,7 +90,7 @@ def test_another_batch_size_goes_on_at_the_same_sample(sizes, step, before, afte
     seen = numbers([feed for feed, _ in begun]) + numbers([feed for feed, _ in rest])
     assert sorted(seen) == list(range(sum(sizes)))
     # whatever rows a sample has, the samples that were given are the first ones of the order
-    order = [int(sample["n"]) for sample in make(8).within().reader()]
+    order = [int(sample["n"]) for sample in make(8).wrapped().reader()]
     done = len(numbers([feed for feed, _ in begun]))
     assert sorted(seen[:done]) == sorted(order[:done])
 
@@ -125,7 +125,7 @@ def test_steps_that_are_counted_keep_blocks_with_their_owners(options):
 @examples(60)
 def test_lanes_keep_their_rows_wherever_a_batch_begins(sizes, done, size):
     plan = owned(Blocks(sizes), size=size)
-    order = [int(sample["n"]) for sample in plan.within().reader()]
+    order = [int(sample["n"]) for sample in plan.wrapped().reader()]
     if done > len(order):
         return
     whole, shares = list(start(plan, done).items), even(size, 8)
@@ -192,7 +192,7 @@ def test_ends_of_epochs_are_those_of_the_plan_without_hosts(sizes, each, last, b
         return
     plan = owned(Blocks(sizes), size=size, blocks=blocks * LANES)
     seen = [n for feed in alone(plan, last=last) for n in feed["n"]]
-    order = [int(sample["n"]) for sample in plan.within().reader()]
+    order = [int(sample["n"]) for sample in plan.wrapped().reader()]
     whole = len(order) // size * size
     assert sorted(seen[:whole]) == sorted(order[:whole])
     if last == "wrap" and whole < len(order):
@@ -203,7 +203,7 @@ def test_ends_of_epochs_are_those_of_the_plan_without_hosts(sizes, each, last, b
 
 def test_a_lane_has_its_rows_of_every_batch_also_of_a_short_one():
     plan = owned(Blocks([7] * 5), size=16)  # 35 samples: 16, 16, and 3 of the first three lanes
-    order = [int(sample["n"]) for sample in plan.within().reader()]
+    order = [int(sample["n"]) for sample in plan.wrapped().reader()]
     feeds = alone(plan, last="pad")
     for number, feed in enumerate(feeds):
         for row, (n, here) in enumerate(zip(feed["n"], feed["mask"], strict=True)):

@@ -41,7 +41,7 @@ def test_an_iterator_of_feeds_that_is_used_again_says_that_it_has_ended():
     loader = rows().batch(2).load(sharding="host")
     feeds = iter(loader)
     assert len(list(feeds)) == 3
-    with pytest.warns(UserWarning, match="`for feed in loader`, which begins the next epoch"):
+    with pytest.warns(UserWarning, match="`for feed in loader`, which starts the next epoch"):
         assert not list(feeds)
     assert len(list(loader)) == 3
 

@@ -215,11 +215,11 @@ def test_a_fork_ends_though_a_thread_that_stays_behind_holds_the_lock(python):
                 done.wait()
 
         reading = BlockColumns([0, 10], 20, Decode()).reading()
-        threading.Thread(target=reading.expect, args=[np.arange(20)]).start()
+        threading.Thread(target=reading.prefetch, args=[np.arange(20)]).start()
         inside.wait()
         child = os.fork()
         if not child:
-            for use in (reading.expect, reading.gather):
+            for use in (reading.prefetch, reading.gather):
                 try:
                     use(np.arange(2))
                 except ReaderError as error:
