@@ -95,7 +95,7 @@ def test_the_places_of_all_lanes_are_known_at_every_feed(board, ahead):
 def test_places_are_told_of_few_feeds_only(board):
     (one, _) = sides(board, "first", range(60), range(60))
     list(islice(one.told.items, 60))
-    assert len(one.agreement._mine.places) < 20
+    assert len(one.agreement._own.places) < 20
 
 
 @pytest.mark.parametrize("wide", [0, 1])
