@@ -6,7 +6,7 @@ of the thread that begins a pass (`here`). What all passes of a loader share is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -124,9 +124,12 @@ class Loading:
     @cached_property
     def plain(self) -> bool:
         """Whether the named arrays of a full batch are a feed without further work."""
-        named = self.source.kind != "collated" and not self.options.return_list
+        kind, fields = self.source.kind, self.options.feed_list
+        # a mapping may leave out the first array of a batch, whose rows would be counted
+        named = kind != "collated" and not (kind == "arrays" and isinstance(fields, Mapping))
         whole = self.share is None and not (self.masked or self.source.batching.sizes)
-        return named and whole and self.axes == 1 and self.per_feed == 1
+        alone = self.axes == 1 and self.per_feed == 1 and not self.options.return_list
+        return named and whole and alone
 
     @property
     def layout(self) -> Layout:

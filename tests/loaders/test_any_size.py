@@ -96,6 +96,19 @@ class TestOnePlace:
         with pytest.raises(ShortEpoch, match="has 2 samples, not 4"):
             list(loader)
 
+    @pytest.mark.parametrize("as_batch", [tuple, lambda row: dict(zip("ab", row, strict=True))])
+    def test_counts_the_rows_of_fields_that_are_fed(self, as_batch):
+        def batches():
+            return (as_batch((np.zeros(4), array)) for array in of_sizes(4, 4, 2, 4)())
+
+        fields = {"x": 1 if as_batch is tuple else "b"}
+        loader = DataLoader.from_generator(fields, last="drop").set_batch_generator(batches)
+        with pytest.raises(FeedMismatch, match="only the last of an epoch may"):
+            list(loader)
+        loader = DataLoader.from_generator(fields, last="keep").set_batch_generator(batches)
+        feeds = loader.epoch(0)
+        assert [feeds.cursor["samples"] for _ in feeds] == [4, 8, 10, 14]
+
     def test_goes_on_in_the_middle_of_batches_of_any_size(self):
         loader = DataLoader.from_generator().set_batch_generator(of_sizes(4, 1, 6, 2))
         whole = stream(loader.epoch(0))
