@@ -86,6 +86,10 @@ class Loading:
         _check_shapes(made)
         return made
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what knows jax's context managers, which cannot be pickled."""
+        return {name: value for name, value in vars(self).items() if name != "putter"}
+
     @property
     def here(self) -> Loading:
         """The same, with the modes of jax (x64, default device) of this thread."""

@@ -233,7 +233,8 @@ class _Walk:
 
     def _array(self, array: Any) -> Iterator[Any]:
         """Dtype, shape, and a hash of some rows; on a device, of all of them, if they are few."""
-        yield from (_dtype_text(array.dtype), list(array.shape))
+        fields = getattr(array.dtype, "names", None)  # those of equal ones may lie as in C, or not
+        yield from ((str if fields else _dtype_text)(array.dtype), list(array.shape))
         if not isinstance(array, np.ndarray) and array.nbytes > _LARGEST:
             return
         host = np.asarray(array)

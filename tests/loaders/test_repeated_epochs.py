@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import cloudpickle
 import numpy as np
 import pytest
+from steps import stream
 
 from jreader import (
     DataLoader,
@@ -162,3 +164,9 @@ def test_the_error_names_the_reader_its_line_and_the_op():
     (note,) = raised.value.__notes__
     assert note == f"raised in Pipeline(reader), made at {__file__}:{line + 3}"
     assert type(raised.value.__cause__) is StopIteration
+
+
+def test_a_loader_that_has_given_an_epoch_can_be_pickled():
+    loader = Pipeline(source(range(4))).batch(2).load()
+    list(loader)
+    assert stream(cloudpickle.loads(cloudpickle.dumps(loader))) == [[0, 1], [2, 3]]

@@ -44,6 +44,13 @@ def test_hashes_cost_milliseconds():
     assert of_this_thread(fingerprint, plan) < of_this_thread(sha256, images) / 4
 
 
+def test_hashes_do_not_depend_on_equal_dtypes_that_were_hashed_before():
+    packed, aligned = (np.zeros(3, np.dtype([("a", "i4")], align=each)) for each in (False, True))
+    assert packed.dtype == aligned.dtype
+    assert str(packed.dtype) != str(aligned.dtype)
+    assert identity(packed) != identity(aligned)
+
+
 @pytest.mark.parametrize("make", [bytes, bytearray, lambda size: "x" * size])
 def test_long_texts_cost_milliseconds_too_and_their_ends_count(make):
     long = make(1 << 24)
