@@ -92,7 +92,7 @@ def test_a_loader_takes_up_stored_cursors_as_its_state(name, tmp_path):
 def test_cursors_of_lines_that_were_streamed_are_refused_with_the_reason(tmp_path):
     loader = LOADERS[INDEXED_SINCE](tmp_path)
     for cursor, _ in rests("epoch", INDEXED_SINCE):
-        with pytest.raises(NotResumable, match=r"another plan, whose line 1 is jsonl.*or begin"):
+        with pytest.raises(NotResumable, match=r"another plan, whose line 1 is jsonl.*or start"):
             loader.epoch(EPOCH, at=cursor)
 
 
