@@ -44,7 +44,7 @@ collect_ignore = [
     "benchmarks/packing.py",
 ]
 
-for name, examples in {"quick": 25, "ci": 250}.items():
+for name, examples in {"quick": 25, "ci": 175}.items():
     hypothesis.settings.register_profile(
         name, max_examples=examples, deadline=None, derandomize=True, print_blob=True
     )

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-USUAL = 500  # the scale of the numbers that tests give: CI has half of them
+USUAL = 500  # the scale of the numbers that tests give: CI has a third of them
 
 
 def examples(usual: int, least: int = 5) -> settings:

@@ -100,9 +100,7 @@ def until_over(running):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("plan", "kind"), [("indexed", "plain"), ("streamed", "plain"), ("streamed", "orbax")]
-)
+@pytest.mark.parametrize(("plan", "kind"), [("indexed", "plain"), ("streamed", "orbax")])
 def test_a_run_that_is_killed_again_and_again_ends_as_one_that_is_not(tmp_path, plan, kind):
     if kind == "orbax" and not importlib.util.find_spec("orbax"):
         pytest.skip("orbax-checkpoint is not installed")
