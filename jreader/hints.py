@@ -23,26 +23,21 @@ def known_words() -> dict[str, dict[str, Any]]:
     return loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
-def missing_method(kind: type, name: str) -> str:
-    """What an error says of a method that a class does not have.
+def missing(kind: type, name: str, words: str = "methods") -> str:
+    """What an error says of an attribute that a class does not have.
 
-    >>> from jreader import Pipeline
-    >>> missing_method(Pipeline, "take")
+    >>> from jreader import DataLoader, Pipeline
+    >>> missing(Pipeline, "take")
     "Pipeline has no 'take': type .firstn(n)."
-    """
-    if instead := known_words()["methods"].get(name):
-        return f"{kind.__name__} has no {name!r}: {_to_type(instead)}."
-    return f"{kind.__name__!r} object has no attribute {name!r}"
-
-
-def missing_in_loader(kind: type, name: str) -> str:
-    """What an error says of an attribute that a loader does not have.
-
-    >>> from jreader import DataLoader
-    >>> missing_in_loader(DataLoader, "shuffle")
+    >>> missing(DataLoader, "shuffle", "loader")
     "DataLoader has no 'shuffle': type .shuffle(...) before .load()."
+
+    Args:
+        kind: The class.
+        name: The attribute.
+        words: The table of `hints.toml` that says what to type instead.
     """
-    if instead := known_words()["loader"].get(name):
+    if instead := known_words()[words].get(name):
         return f"{kind.__name__} has no {name!r}: {_to_type(instead)}."
     return f"{kind.__name__!r} object has no attribute {name!r}"
 
