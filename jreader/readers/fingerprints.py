@@ -13,7 +13,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cached_property
-from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypedDict, TypeVar
 
@@ -185,7 +184,7 @@ def fingerprint(
     for stage in stages:
         hashed(stage, in_stages)
     facts = _Facts()
-    every = list(map(facts.__getitem__, sources_first(_inside_pipelines(reader), _below)))
+    every = [facts[each] for each in sources_first(_inside_pipelines(reader), _below)]
     named = _by_name(reader, op, asked=by_name).values()
     apart = {id(each) for up in named for each in sources_first(up, readers_below)}
     others = [fact for fact in every if id(fact.reader) not in apart]
@@ -363,8 +362,8 @@ class _PlanNode:
             return []
         counts = self.own or self.counted or self.reader.in_cursor in _ALWAYS
         placed = self.placed or self.plane is not None
-        ups = _below(self.drawn), _below(self.reader), repeat(counts), repeat(placed)
-        return list(map(_PlanNode, *ups))
+        ups = zip(_below(self.drawn), _below(self.reader), strict=True)
+        return [_PlanNode(drawn, reader, counts, placed) for drawn, reader in ups]
 
     def lines(self, fact: _Fact, but: tuple[str, ...]) -> Iterator[str]:
         """The lines of its reader, without some arguments: one, if it orders or counts samples."""

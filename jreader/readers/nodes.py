@@ -231,8 +231,7 @@ class Node(Generic[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         """The arguments are pickled; what a pass has gathered (open files, say) is not."""
-        names = field_names(self)
-        kept = dict(zip(names, map(getattr, repeat(self), names), strict=False))
+        kept = {name: getattr(self, name) for name in field_names(self)}
         if "__dataclass_fields__" not in vars(type(self)):  # it has attributes, not fields
             kept |= {name: value for name, value in vars(self).items() if not _gathered(self, name)}
         return kept | {"made_at": self.made_at}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
-from itertools import repeat
 from operator import is_
 from typing import Any, TypeVar
 
@@ -71,7 +70,7 @@ def _chained_by(node: Node[Any]) -> str:
             if found:
                 return ""
             found = name
-        elif isinstance(value, tuple) and any(map(isinstance, value, repeat(Node))):
+        elif isinstance(value, tuple) and any(isinstance(each, Node) for each in value):
             return ""
     return found
 

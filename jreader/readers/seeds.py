@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from itertools import count, repeat
+from itertools import count
 from typing import Any, TypeVar
 
 from jreader.readers.declarations import names_by
@@ -124,5 +124,5 @@ def seeded_below(node: Node[Any]) -> int:
             continue
         above += "seed" in vars(op) or hasattr(type(op), "seed")  # a pipeline knows other names
         most = max(most, above)
-        left += zip(op.input_readers, repeat(above), strict=False)
+        left += [(up, above) for up in op.input_readers]
     return most

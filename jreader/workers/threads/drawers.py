@@ -265,7 +265,7 @@ def _is_users(value: Any, seen: set[int]) -> bool:
         inner = getattr(value, "__dict__", {}).values()
     else:
         return not _is_known(type(value)) or isinstance(value, partial)
-    return any(map(_is_users, inner, repeat(seen)))
+    return any(_is_users(each, seen) for each in inner)
 
 
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes, np.ndarray})
