@@ -8,7 +8,7 @@ from copy import copy
 from functools import partial
 from typing import Any
 
-from jreader.readers.torch_loaders import of_loader, tell_epoch
+from jreader.readers.torch_loaders import of_loader, set_epoch_of
 
 _MODULE = "datasets.iterable_dataset"  # of Hugging Face
 
@@ -33,10 +33,10 @@ def of_pass(stream: Any, epoch: int | None, state: str) -> tuple[Any, Callable[[
     if not is_declared_stream(stream):
         return of_loader(stream, epoch, state)
     if type(stream).__module__ != _MODULE or not _is_exact(stream):
-        tell_epoch(epoch, stream)
+        set_epoch_of(epoch, stream)
         return stream, None
     own, begin = _with_own_state(stream), json.loads(state) if state else {}
-    tell_epoch(begin.get("epoch", epoch), own)
+    set_epoch_of(begin.get("epoch", epoch), own)
     if begin:
         own.load_state_dict(begin)
     return own, lambda: json.dumps(own.state_dict())

@@ -54,7 +54,7 @@ def of_loader(
     batches = getattr(loader, "batch_sampler", None)
     sampler = getattr(loader if batches is None else batches, "sampler", None)
     done, place = state_in(state) if state else (0, None)
-    tell_epoch(epoch, sampler, batches, getattr(loader, "dataset", None), loader)
+    set_epoch_of(epoch, sampler, batches, getattr(loader, "dataset", None), loader)
     over = bool(state) and length_hint(batches, -1) == done
     # a loader of torchdata would wait for its workers for ever, or give all batches again
     source = iter(()) if over else _begun_at(loader, place)
@@ -68,7 +68,7 @@ def of_loader(
     return made, None
 
 
-def tell_epoch(epoch: int | None, *parts: Any) -> None:
+def set_epoch_of(epoch: int | None, *parts: Any) -> None:
     """Calls `set_epoch` of the parts that have it, if there is an epoch."""
     for part in parts:
         if epoch is not None and callable(getattr(part, "set_epoch", None)):
