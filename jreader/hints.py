@@ -23,13 +23,13 @@ def known_words() -> dict[str, dict[str, Any]]:
     return loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
-def missing(kind: type, name: str, words: str = "methods") -> str:
+def missing_attribute(kind: type, name: str, words: str = "methods") -> str:
     """What an error says of an attribute that a class does not have.
 
     >>> from jreader import DataLoader, Pipeline
-    >>> missing(Pipeline, "take")
+    >>> missing_attribute(Pipeline, "take")
     "Pipeline has no 'take': type .firstn(n)."
-    >>> missing(DataLoader, "shuffle", "loader")
+    >>> missing_attribute(DataLoader, "shuffle", "loader")
     "DataLoader has no 'shuffle': type .shuffle(...) before .load()."
 
     Args:

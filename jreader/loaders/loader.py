@@ -1116,7 +1116,9 @@ class DataLoader(Generic[Feed]):
             """Says where ops, a cursor and a step belong."""
             if hasattr(type(self), name):  # a property, whose own error this is
                 object.__getattribute__(self, name)
-            raise AttributeError(hints.missing(type(self), name, "loader"), name=name, obj=self)
+            raise AttributeError(
+                hints.missing_attribute(type(self), name, "loader"), name=name, obj=self
+            )
 
     def __enter__(self) -> Self:
         """Returns the loader; the end of the block closes its passes."""

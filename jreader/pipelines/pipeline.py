@@ -245,7 +245,7 @@ class Pipeline(_Base[T]):
                 object.__getattribute__(self, name)
             if newer := newer_name(type(self).__name__, name):
                 return getattr(self, newer)
-            raise AttributeError(hints.missing(type(self), name), name=name, obj=self)
+            raise AttributeError(hints.missing_attribute(type(self), name), name=name, obj=self)
 
     @overload
     def map(
