@@ -67,7 +67,7 @@ class Bar(AbstractContextManager["Bar"]):
             shown = sys.stderr if file is None else file
             self._made: dict[str, Any] = {"desc": text, "total": total, "unit": unit}
             self._made |= {"unit_scale": unit == "B", "leave": stay, "file": shown}
-            self._turn, self._done, self._said = threading.RLock(), 0, ""
+            self._turn, self._done, self._suffix = threading.RLock(), 0, ""
             self._due = time.monotonic() + (_DELAY if delay is None else delay)
             _LIVE.add(self)
 
@@ -84,14 +84,14 @@ class Bar(AbstractContextManager["Bar"]):
                 self._shown.update(many)
             elif time.monotonic() >= self._due:
                 self._shown = _tqdm()(**self._made, initial=self._done)
-                self._shown.set_postfix_str(self._said)
+                self._shown.set_postfix_str(self._suffix)
 
     def say(self, text: str) -> None:
         """What stands behind the bar when it is drawn next."""
         if self.off:
             return
         with self._turn:
-            self._said = text
+            self._suffix = text
             if self._shown is not None:
                 self._shown.set_postfix_str(text, refresh=False)
 

@@ -24,8 +24,8 @@ import numpy as np
 Array: TypeAlias = np.ndarray[Any, Any]
 
 _ALIGNED = 64
-_WORTH = 16384  # bytes; to copy less costs less than a lease
-_FREE = 32  # batches of one size that are in use at once while their steps are not awaited: some 25
+_MIN_LEASED = 16384  # bytes; a smaller copy costs less than a lease
+_MAX_FREE = 32  # free buffers kept per size; a loop that does not wait for its steps uses some 25
 
 
 class Memory(NamedTuple):
@@ -111,8 +111,8 @@ class Staging:
         self._size = rows * prod(shape) * dtype.itemsize
         self._pool: deque[Memory] | None = None
         # kind V: the dtypes of ml_dtypes have no typestr that NumPy reads
-        if self._size >= _WORTH and dtype.kind in "biufc":
-            self._pool = _POOLS.setdefault(self._size, deque(maxlen=_FREE))
+        if self._size >= _MIN_LEASED and dtype.kind in "biufc":
+            self._pool = _POOLS.setdefault(self._size, deque(maxlen=_MAX_FREE))
 
     @property
     def leases(self) -> bool:

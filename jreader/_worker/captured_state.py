@@ -18,7 +18,7 @@ import numpy as np
 from jreader.readers.bytecode import globals_read
 from jreader.readers.messages import described
 
-_MOST = 10_000  # objects that are looked into for a name
+_MAX_OBJECTS = 10_000  # objects that are looked into for a name
 
 
 def stateful_kind(value: object) -> str:
@@ -53,7 +53,7 @@ def captured_as(root: object, wanted: object) -> str:
     '`numbers` of <lambda>'
     """
     seen, queue = {id(root)}, deque([(root, _title(root), "")])
-    while queue and len(seen) < _MOST:
+    while queue and len(seen) < _MAX_OBJECTS:
         value, holder, name = queue.popleft()
         for edge, part in _references(value):
             here = (holder, f"{name}{edge}") if edge.startswith("[") else (_title(value), edge)

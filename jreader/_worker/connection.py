@@ -20,10 +20,10 @@ from typing import Any
 from jreader._worker.unpickling import unpickled
 
 _SIZE = struct.Struct("<Q")
-_AT_ONCE = 1 << 16  # bytes read in one go; many more, where a large frame is on its way
-_MANY = 1 << 20
+_READ_SIZE = 1 << 16  # bytes per read; the large size once a large frame has begun
+_LARGE_READ = 1 << 20
 _SPACE = getattr(socket, "CMSG_SPACE", int)  # not on Windows, where none of this runs
-_BESIDE = _SPACE(64 * array("i").itemsize)  # for more descriptors than a frame has
+_ANCILLARY = _SPACE(64 * array("i").itemsize)  # room for more descriptors than a frame has
 _FLAGS = getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # else a child of the user's would hold our memory
 
 
@@ -75,7 +75,7 @@ class FrameReceiver:
         try:
             # not `socket.recv_fds`, which forgets its flags
             data, beside, _, _ = self.connection.recvmsg(
-                _AT_ONCE if len(self._data) < _AT_ONCE else _MANY, _BESIDE, flags
+                _READ_SIZE if len(self._data) < _READ_SIZE else _LARGE_READ, _ANCILLARY, flags
             )
         except BlockingIOError:
             return False

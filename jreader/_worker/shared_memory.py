@@ -29,8 +29,8 @@ MAX_BYTES_AHEAD = 32 << 20  # bytes that each worker may be ahead, for an unknow
 
 _ALIGNED = 64
 _PAGE = mmap.PAGESIZE
-_MOST, _ALL = 64, 256  # blocks of one process, and of all: each is a descriptor in the parent too
-_LEAST = 8  # of one process, however many there are
+_MAX_BLOCKS, _MAX_BLOCKS_OF_ALL = 64, 256  # each is a file descriptor in the parent too
+_MIN_BLOCKS = 8  # per process, however many processes there are
 _STALE = 64  # results after which an unused block is freed
 _ROOMY = 4  # times its bytes, what a value may take of a block
 
@@ -71,7 +71,7 @@ def blocks_for_each(processes: int) -> int:
     >>> blocks_for_each(2), blocks_for_each(16), blocks_for_each(100)
     (64, 16, 8)
     """
-    return max(_LEAST, min(_MOST, _ALL // processes))
+    return max(_MIN_BLOCKS, min(_MAX_BLOCKS, _MAX_BLOCKS_OF_ALL // processes))
 
 
 def aligned(size: int, to: int = _ALIGNED) -> int:
@@ -135,7 +135,7 @@ class Blocks:
     """
 
     room: int = 0
-    most: int = _MOST
+    most: int = _MAX_BLOCKS
     blocks: dict[int, _Block] = field(default_factory=dict)
     free: list[_Block] = field(default_factory=list)  # the one used last is used next
     open: _Block | None = None

@@ -33,7 +33,7 @@ from jreader.readers import branches, leaves, rebuilt
 if TYPE_CHECKING:
     from jreader.devices.placements import Placement
 
-_MOST = 256  # kinds of feeds that are remembered at once: a loader has a few
+_MAX_KINDS = 256  # kinds of feeds that are remembered at once: a loader has a few
 _OPEN = (None, "allow")
 _ARRAYS = frozenset({np.ndarray})
 _ARGUMENTS = "aval sharding xs devices committed force_copy host_buffer_semantics enable_x64"
@@ -132,7 +132,7 @@ def _learn(
     learned: dict[Hashable, list[_Transfer]], kind: Hashable, ways: Sequence[_Transfer | None]
 ) -> None:
     """Remembers how feeds of a kind go to devices, now that one was placed."""
-    if len(learned) >= _MOST:
+    if len(learned) >= _MAX_KINDS:
         learned.clear()
     known = [way for way in ways if way is not None]
     if len(known) == len(ways):

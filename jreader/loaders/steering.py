@@ -21,7 +21,7 @@ from jreader.readers.seeds import lacks_seed, seeded
 from jreader.transforms.mixture_schedules import History
 from jreader.workers.threads import buffered
 
-_BY_ITSELF = {"threads": 0, "processes": 0, "concurrency": 0, "executor": None, "pool": None}
+_SERIAL = {"threads": 0, "processes": 0, "concurrency": 0, "executor": None, "pool": None}
 
 
 def steered(batches: Reader[Any], cursor: Cursor) -> Reader[Any]:
@@ -126,7 +126,7 @@ def _first_not_held(batches: Reader[Any], mixture: Adjustable[Any], at: Position
             return _recorded(mixture, begun, held)
         if isinstance(node, buffered):
             return {"size": 0}
-        return {name: _BY_ITSELF[name] for name in field_names(node) if name in _BY_ITSELF}
+        return {name: _SERIAL[name] for name in field_names(node) if name in _SERIAL}
 
     up = start(rewritten(batches, change), at)
     try:

@@ -25,17 +25,17 @@ from jreader.counters import Counters
 from jreader.readers import described
 from jreader.tunables import Tunable, Tunables
 
-_MEASURED = 0.4  # seconds of feeds that are compared
-_SETTLES = 0.15  # seconds after a move that are not: what was ahead before it is handed over
-_FEEDS = 8  # feeds, where they take longer than that
-_GAIN = 0.04  # a move is kept for so much less time, of that from feed to feed
-_CLEAR = 0.2  # and, if it grows something, without a second look for so much
-_WORSE = 0.1  # what shrinks something has no second look if it takes so much longer
-_WAITS = 0.02  # the share of waiting below which there is nothing to gain
-_BUSY = 0.3  # the share of the time in which the threads of a map that may limit are at work
-_OTHER = 0.25  # feeds that take so much more or less time are of another loop
-_REST = 4.0  # seconds of the first rest
-_LONGEST = 300.0  # and of the last ones
+_MEASURED_SECONDS = 0.4  # seconds of feeds to compare
+_SETTLING_SECONDS = 0.15  # seconds to ignore after a change: feeds prefetched before it
+_MIN_FEEDS = 8  # feeds to compare, if they take longer than that
+_MIN_GAIN = 0.04  # of the interval between feeds: a change that saves less is undone
+_CLEAR_GAIN = 0.2  # a change that adds threads and saves more is not measured again
+_CLEAR_LOSS = 0.1  # a change that removes some and costs more is not measured again
+_MIN_WAIT = 0.02  # share of the time the loop waits; below it there is nothing to gain
+_BUSY_SHARE = 0.3  # share of the time that threads of a map work, if the map may be the bottleneck
+_OTHER = 0.25  # relative change of the interval that shows another loop
+_FIRST_REST_SECONDS = 4.0
+_MAX_REST_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -135,13 +135,13 @@ class Seen(NamedTuple):
     """Some feeds.
 
     Attributes:
-        each: The seconds from one to the next.
+        interval: The seconds from one to the next.
         waiting: The share of them that the loop waited.
         busy: For each tunable of threads, the share of the time that they were at work.
         uneven: Whether the prefetch queue was empty at times, but not always.
     """
 
-    each: float
+    interval: float
     waiting: float
     busy: dict[Tunable, float]
     uneven: bool
@@ -187,7 +187,7 @@ class Tuner:
 
     def _begin(self, seconds: float) -> None:
         """Starts a measurement of so many seconds; if resting, without a minimum of feeds."""
-        self._until, self._least = 1e9 * seconds, 2 if seconds == _SETTLES else _FEEDS
+        self._until, self._least = 1e9 * seconds, 2 if seconds == _SETTLING_SECONDS else _MIN_FEEDS
         self._feeds, self._time, self._waited = 0, 0, 0
         self._spent = {each: each.spent for each in self.tunables if each.name == "threads"}
 
@@ -212,9 +212,9 @@ class Tuner:
 
     def _climbing(self) -> Generator[float, Seen, None]:
         """Measures, moves, and measures again; yields for how many seconds to measure next."""
-        yield _MEASURED  # the first feeds of a loop compile its step
-        base = yield _MEASURED
-        rest = _REST
+        yield _MEASURED_SECONDS  # the first feeds of a loop compile its step
+        base = yield _MEASURED_SECONDS
+        rest = _FIRST_REST_SECONDS
         while True:
             self._rejected.clear()
             settled = False
@@ -226,19 +226,19 @@ class Tuner:
                         settled = False
                         break
             self.settled = True
-            if (yield from self._rested(rest, base.each)):
-                rest = min(2 * rest, _LONGEST)
+            if (yield from self._rested(rest, base.interval)):
+                rest = min(2 * rest, _MAX_REST_SECONDS)
             else:
-                rest = _REST
+                rest = _FIRST_REST_SECONDS
                 self._left.clear()
-            base = yield _MEASURED
+            base = yield _MEASURED_SECONDS
 
     def _rested(self, seconds: float, expected: float) -> Generator[float, Seen, bool]:
         """Makes no move for so long; returns False as soon as the loop's timing changes."""
         others = 0
-        for _ in range(round(seconds / _REST)):
-            seen = yield _REST
-            other = abs(seen.each - expected) > _OTHER * expected and seen.waiting > _WAITS
+        for _ in range(round(seconds / _FIRST_REST_SECONDS)):
+            seen = yield _FIRST_REST_SECONDS
+            other = abs(seen.interval - expected) > _OTHER * expected and seen.waiting > _MIN_WAIT
             others = others + 1 if other else 0
             if others == 2:  # once may be another program
                 return False
@@ -246,9 +246,9 @@ class Tuner:
 
     def _moves(self, base: Seen) -> list[dict[Tunable, int]]:
         """Moves worth trying, the most promising first."""
-        if base.waiting < _WAITS:
+        if base.waiting < _MIN_WAIT:
             return []
-        busy = [each for each, share in base.busy.items() if share > _BUSY]
+        busy = [each for each, share in base.busy.items() if share > _BUSY_SHARE]
         alone = busy if len(busy) > 1 else []
         queues = [each for each in self.tunables if each.name == "capacity" and base.uneven]
         moves = [{each: 2 * each.value} for each in [*alone, *queues]]
@@ -266,7 +266,7 @@ class Tuner:
         self.settled = False
         raises_threads = sum(there.values()) > sum(before.values())
         seen = yield from _seen_with(there)
-        if not (raises_threads and seen.each < (1 - _CLEAR) * base.each):
+        if not (raises_threads and seen.interval < (1 - _CLEAR_GAIN) * base.interval):
             better, seen, base = yield from self._compared(before, there, seen, base)
             if not better:
                 self._rejected.add(self._setting(there))
@@ -283,16 +283,16 @@ class Tuner:
     ) -> Generator[float, Seen, tuple[bool, Seen, Seen]]:
         """Measures both settings once more: whether the other is better, and the best of each."""
         again = yield from _seen_with(before)
-        both, best = base.each + again.each, min(base, again, key=_each)
+        both, best = base.interval + again.interval, min(base, again, key=_interval)
         shrinks = sum(there.values()) <= sum(before.values())
-        if shrinks and seen.each >= (1 + _WORSE) * best.each:
+        if shrinks and seen.interval >= (1 + _CLEAR_LOSS) * best.interval:
             return False, seen, best
         twice = yield from _seen_with(there)
-        slower = seen.each + twice.each >= both
-        seen = min(seen, twice, key=_each)
-        if slower or seen.each >= (1 - _GAIN) * best.each:
+        slower = seen.interval + twice.interval >= both
+        seen = min(seen, twice, key=_interval)
+        if slower or seen.interval >= (1 - _MIN_GAIN) * best.interval:
             _tune(before)
-            yield _SETTLES
+            yield _SETTLING_SECONDS
             return False, seen, best
         return True, seen, best
 
@@ -341,8 +341,8 @@ class Tuner:
 def _seen_with(there: Mapping[Tunable, int]) -> Generator[float, Seen, Seen]:
     """What is seen with a setting, once what was ahead before it was handed over."""
     _tune(there)
-    yield _SETTLES
-    return (yield _MEASURED)
+    yield _SETTLING_SECONDS
+    return (yield _MEASURED_SECONDS)
 
 
 def _tune(there: Mapping[Tunable, int]) -> None:
@@ -350,4 +350,4 @@ def _tune(there: Mapping[Tunable, int]) -> None:
         each.tune(value)
 
 
-_each = attrgetter("each")
+_interval = attrgetter("interval")

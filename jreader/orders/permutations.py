@@ -16,7 +16,7 @@ from jreader.orders.keys import LENGTHS, Key, key, of_length
 
 Indices = TypeVar("Indices")
 
-_AT_FIRST, _AT_ONCE = 1024, 32768  # indices that windows are computed for in one call
+_FIRST_COMPUTED, _MAX_COMPUTED = 1024, 32768  # indices that windows are computed for in one call
 INSERTED = 16
 TURNS = (256, 16), (4096, 10), (1 << 48, 8)  # (up to this n, so many rotations)
 NARROW_END = 1 << 31
@@ -122,7 +122,7 @@ def _some_windows(
 ) -> Iterator[NDArray[np.intp]]:
     """Computes ever more windows at a time: few for a short pass, many for a long one."""
     for begun in count():
-        many = max(1, min(_AT_FIRST << begun, _AT_ONCE) // size)
+        many = max(1, min(_FIRST_COMPUTED << begun, _MAX_COMPUTED) // size)
         yield from _orders(size, key(seed, *path, np.arange(window, window + many)))
         window += many
 

@@ -185,10 +185,10 @@ def in_cursor(node: object, name: str, value: Any) -> InCursor:
 @lru_cache(256)
 def _cursor_by(kind: Any) -> dict[str, tuple[InCursor, Any]]:
     """What fields do to a run, and their defaults; those that order samples are left out."""
-    said = {each.name: each.metadata.get("cursor", "ordering") for each in _declared_by(kind)}
-    said |= dict.fromkeys(getattr(kind, "cursor_ignores", ()), "never")  # as ops said it up to 0.2
+    rules = {each.name: each.metadata.get("cursor", "ordering") for each in _declared_by(kind)}
+    rules |= dict.fromkeys(getattr(kind, "cursor_ignores", ()), "never")  # the spelling up to 0.2
     defaults = {each.name: each.default for each in _declared_by(kind)}
-    return {name: (cursor, defaults[name]) for name, cursor in said.items() if cursor != "ordering"}
+    return {name: (rule, defaults[name]) for name, rule in rules.items() if rule != "ordering"}
 
 
 def set_fields(made: object, /, **values: Any) -> None:

@@ -12,10 +12,10 @@ import numpy as np
 SAMPLED = 256
 """How many rows of an array, items of a container, or elements of a row are taken at most."""
 
-_MAPPED = 8  # rows of a mapped file, each a page or two of it
-_LITTLE = 1 << 14  # bytes of a mapped file that is looked at like memory
-_PIECES, _PIECE = 64, 512  # of texts and files together, and the characters or bytes of one
-_OF_A_FILE = 8  # as if there were so many files at least
+_MAPPED_ROWS = 8  # rows read from a mapped file: each reads a page or two
+_SMALL_FILE = 1 << 14  # bytes: smaller mapped files are sampled like arrays in memory
+_MAX_PIECES, _PIECE = 64, 512  # of all texts and files; characters or bytes of each
+_MIN_FILES = 8  # fewer files get no more pieces each
 
 
 def spread(many: int, most: int) -> Iterable[int]:
@@ -32,14 +32,14 @@ def spread(many: int, most: int) -> Iterable[int]:
 
 def some_rows(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Some rows of an array, and of each the elements in its middle."""
-    mapped = array.nbytes > _LITTLE and is_mapped(array)
+    mapped = array.nbytes > _SMALL_FILE and is_mapped(array)
     left = SAMPLED
     middle: list[Any] = []
     for size in reversed(array.shape[1:]):
         kept = min(size, max(left, 1))
         middle.insert(0, slice((size - kept) // 2, (size - kept) // 2 + kept))
         left //= max(kept, 1)
-    rows = np.fromiter(spread(len(array), _MAPPED if mapped else SAMPLED), np.intp)
+    rows = np.fromiter(spread(len(array), _MAPPED_ROWS if mapped else SAMPLED), np.intp)
     return np.asarray(array[(slice(None), *middle)][rows])
 
 
@@ -56,7 +56,7 @@ def is_mapped(array: Any) -> bool:
 
 def some_text(text: Any) -> list[Any]:
     """Pieces of a long text or of bytes."""
-    starts = spread(len(text) - _PIECE + 1, _PIECES)
+    starts = spread(len(text) - _PIECE + 1, _MAX_PIECES)
     return [text[start : start + _PIECE] for start in starts]
 
 
@@ -65,8 +65,8 @@ def some_bytes(paths: Sequence[str]) -> list[str]:
 
     Several files share the pieces: at least one of each, unless there are more files than pieces.
     """
-    some = [paths[index] for index in spread(len(paths), _PIECES)]
-    return [_file_pieces(path, max(_PIECES // max(len(some), _OF_A_FILE), 1)) for path in some]
+    some = [paths[index] for index in spread(len(paths), _MAX_PIECES)]
+    return [_file_pieces(path, max(_MAX_PIECES // max(len(some), _MIN_FILES), 1)) for path in some]
 
 
 def _file_pieces(path: str, many: int) -> str:

@@ -54,9 +54,9 @@ STAGE = "after batches: "
 """What the line begins with of what a function of feeds holds, which makes no samples."""
 
 _ALWAYS = ("always", "in place")
-_MOST = 64  # lines of a plan; more are one hash
-_MANY = 32  # a member with more ops is one hash of their hashes
-_LONGEST = 60  # characters of a text
+_MAX_LINES = 64  # lines of a plan; more are one hash
+_MAX_MEMBER_OPS = 32  # a member with more ops is one hash of their hashes
+_MAX_TEXT = 60  # characters of a text
 _SHOWN = (bool, int, float, complex, str, bytes, range, np.generic)
 _PLAIN = (np.ndarray, list, tuple, dict, set, frozenset)
 
@@ -253,10 +253,10 @@ def with_history(plan: Plan, reader: Reader[Any]) -> Plan:
 def _long_tail_hashed(lines: Iterable[str]) -> list[str]:
     """The lines; of many, the last ones as one hash."""
     lines = list(lines)
-    if len(lines) <= _MOST:
+    if len(lines) <= _MAX_LINES:
         return lines
-    rest = lines[_MOST - 1 :]
-    return [*lines[: _MOST - 1], f"{len(rest)} more: {text_hash(*rest)}"]
+    rest = lines[_MAX_LINES - 1 :]
+    return [*lines[: _MAX_LINES - 1], f"{len(rest)} more: {text_hash(*rest)}"]
 
 
 class _Argument(NamedTuple):
@@ -394,7 +394,7 @@ def _op_lines(plan: Reader[Any], facts: _Facts, by_name: bool) -> Iterator[str]:
         nodes = [facts[each] for each in sources_first(reader, readers_below)]
         lines = [*_lines_of(reader, facts, None), *_layout_lines(nodes)]
         lines = [line for line in lines if not line.startswith(FOUND)]  # all are, or none
-        text = "; ".join(lines) if len(named) <= _MANY else text_hash(*lines)
+        text = "; ".join(lines) if len(named) <= _MAX_MEMBER_OPS else text_hash(*lines)
         yield f"{READER}{name!r}: {text}"
     yield from _lines_of(plan, facts, adjusted, apart=bool(named))
 
@@ -458,7 +458,7 @@ def _member_hashes(kind: type, members: list[Any]) -> str:
 
 def _of_member(member: Reader[Any], facts: _Facts) -> Any:
     """Everything that a member has in a fingerprint; of one of many ops, a hash of it."""
-    if len(ops_of(member, most=_MANY + 1)) > _MANY:
+    if len(ops_of(member, most=_MAX_MEMBER_OPS + 1)) > _MAX_MEMBER_OPS:
         return _hash_of_member(member, facts)
     lines: list[str] = []
     for each in sources_first(member, readers_below):
@@ -561,7 +561,7 @@ def _value_text(value: Any) -> str:
     """The text of a value without addresses: arrays as dtype and shape, others by their length."""
     if _is_shown(value):
         text = repr(value)
-        return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 20]}...{text_hash(text)}"
+        return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 20]}...{text_hash(text)}"
     if hasattr(value, "__qualname__"):
         return str(value.__qualname__)
     if hasattr(value, "dtype") and hasattr(value, "shape"):

@@ -43,18 +43,18 @@ from jreader.readers.hidden_state import hidden_state
 from jreader.readers.ragged import Ragged
 from jreader.readers.streams_with_state import kinds_of_grain
 
-_MOST = 2000  # values of one hash
-_DEEP = 64  # values inside one another: Python's own limit depends on who asks
-_LONG = 1 << 16  # characters of a text that is looked at whole
-_SIMPLE = 100_000  # items of a set
-_LARGEST = 1 << 20  # bytes of an array that is elsewhere, on a device
+_MAX_VALUES = 2000  # values of one hash
+_MAX_DEPTH = 64  # values inside one another: Python's own limit depends on who asks
+_MAX_TEXT = 1 << 16  # characters of a text that is looked at whole
+_MAX_SET = 100_000  # items of a set
+_MAX_DEVICE_ARRAY = 1 << 20  # bytes of an array that is elsewhere, on a device
 
 _SCALARS = (type(None), bool, int, float, complex, str, bytes, type(...))
 _CONTAINERS = (dict, list, tuple, set, frozenset)  # of no module, and nothing is hidden in them
 _LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}", "<frozen")
 _STANDARD = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120  # a prefix of texts
 _OPTIONS = ("argparse.Namespace", "types.SimpleNamespace")
-_NAMED = {  # modules that have another name since cursors of this format were first written
+_OLD_MODULES = {  # modules that have another name since cursors of this format were first written
     "jreader._worker.worker_info": "jreader._worker.rooms",
     "jreader.batches.plain_batches": "jreader.batches",
     "jreader.batches.stacked": "jreader.batches",
@@ -151,7 +151,7 @@ def files_hash(paths: Sequence[str]) -> str:
 class _Walk:
     """One value after another, each once."""
 
-    def __init__(self, left: int = _MOST, depth: int = 0) -> None:
+    def __init__(self, left: int = _MAX_VALUES, depth: int = 0) -> None:
         self.left, self.depth = left, depth
         self.seen: dict[int, tuple[int, Any]] = {}  # the values too: ids are given again
         self.hidden: list[str] = []
@@ -165,7 +165,7 @@ class _Walk:
             return ["again", self.seen[id(value)][0]]
         self.seen[id(value)] = len(self.seen), value
         kind = _path_in_cursors(type(value))
-        if len(self.seen) > self.left or self.depth >= _DEEP:
+        if len(self.seen) > self.left or self.depth >= _MAX_DEPTH:
             return ["more", kind]
         if type(value) not in _CONTAINERS:
             self._note(value)
@@ -221,7 +221,7 @@ class _Walk:
     def of_set(self, parts: Collection[Any]) -> Iterator[Any]:
         """How many there are, and what they are, if they are simple or few."""
         yield len(parts)
-        if len(parts) <= _SIMPLE and all(type(part) in _SCALARS for part in parts):
+        if len(parts) <= _MAX_SET and all(type(part) in _SCALARS for part in parts):
             yield text_hash(sorted(map(repr, parts)))
         elif len(parts) <= SAMPLED:
             # each by itself, since a set has no order; they share what is left to look at
@@ -235,7 +235,7 @@ class _Walk:
         """Dtype, shape, and a hash of some rows; on a device, of all of them, if they are few."""
         fields = getattr(array.dtype, "names", None)  # those of equal ones may lie as in C, or not
         yield from ((str if fields else _dtype_text)(array.dtype), list(array.shape))
-        if not isinstance(array, np.ndarray) and array.nbytes > _LARGEST:
+        if not isinstance(array, np.ndarray) and array.nbytes > _MAX_DEVICE_ARRAY:
             return
         host = np.asarray(array)
         some = some_rows(host[None] if not host.ndim else host)
@@ -335,7 +335,7 @@ _BY_KIND: tuple[tuple[Any, Callable[[_Walk, Any], Iterable[Any]]], ...] = (
 
 
 def _scalar(value: Any) -> Any:
-    if isinstance(value, (str, bytes)) and len(value) > _LONG:
+    if isinstance(value, (str, bytes)) and len(value) > _MAX_TEXT:
         value = len(value), some_text(value)
     written = repr(value)
     return written if len(written) <= SAMPLED else blake2b(written.encode()).hexdigest()
@@ -354,7 +354,7 @@ def _path_in_cursors(kind: type) -> str:
 def _module_in_cursors(named: type | FunctionType) -> str:
     """Where a class or function lies, as cursors know it."""
     module = named.__module__
-    return _script.get() if module == "__main__" else _NAMED.get(module, module)
+    return _script.get() if module == "__main__" else _OLD_MODULES.get(module, module)
 
 
 _script = ContextVar("script", default="__main__")

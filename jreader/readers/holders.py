@@ -14,7 +14,7 @@ import numpy as np
 
 from jreader.readers.columns import Array
 
-_AT_ONCE = 1 << 16  # places of an order that are searched in one go
+_PLACES_PER_SEARCH = 1 << 16  # places of an order that are searched in one go
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,8 +85,8 @@ class Held:
         """
         rising = self.taken(self.index.argsort(kind="stable"))
         found = []
-        for low in range(0, length, _AT_ONCE):
-            places = np.arange(low, min(low + _AT_ONCE, length))
+        for low in range(0, length, _PLACES_PER_SEARCH):
+            places = np.arange(low, min(low + _PLACES_PER_SEARCH, length))
             index = order(places)
             first = rising.index.searchsorted(index)
             many = rising.index.searchsorted(index, "right") - first

@@ -37,12 +37,12 @@ if sys.platform == "linux":
 
 Task: TypeAlias = tuple[Future[Array], Callable[[], Array]]
 
-_LARGE = 1 << 24  # bytes of a column: less is soon read as a whole
-_SMALL = 1 << 14  # bytes of a row: page after page of a larger one would cost more than it saves
-_NEAR = 1 << 17  # bytes that the kernel reads ahead, as a rule
-_LOOKED_AT = 1 << 19  # bytes of a batch: to copy less takes no longer than some 15 looks
-_SPLIT = 1 << 23  # bytes that take two threads some 0.5 ms; to wake the second takes up to 0.05
-_SHARE = 16  # one of so many rows shows whether they are in memory
+_MIN_COLUMN = 1 << 24  # bytes of a column: less is soon read as a whole
+_MAX_ROW = 1 << 14  # bytes of a row: page after page of a larger one would cost more than it saves
+_READAHEAD = 1 << 17  # bytes that the kernel reads ahead, as a rule
+_MIN_CHECKED = 1 << 19  # bytes of a batch: to copy less takes no longer than some 15 looks
+_MIN_SPLIT = 1 << 23  # bytes that take two threads some 0.5 ms; to wake the second takes up to 0.05
+_ROWS_PER_CHECK = 16  # one of so many rows shows whether they are in memory
 
 
 class Mapped(NamedTuple):
@@ -81,11 +81,11 @@ def mapped_columns(columns: Any) -> list[Mapped]:
 
 def _large_in_files(column: Any) -> list[Any]:
     """What a large column of small rows lies in, if that is files; else nothing."""
-    if isinstance(column, np.ndarray) and column.nbytes < _LARGE:
+    if isinstance(column, np.ndarray) and column.nbytes < _MIN_COLUMN:
         return []  # as most are, in one call
     parts = [part for part in column_of(column).arrays if len(part)]
     size = sum([each.nbytes for each in parts])
-    if size < _LARGE or not len(column) or size // len(column) >= _SMALL:
+    if size < _MIN_COLUMN or not len(column) or size // len(column) >= _MAX_ROW:
         return []
     return parts if _in_file(parts[0]) else []
 
@@ -103,7 +103,7 @@ def advise(mapped: list[Mapped], routed: list[Array]) -> None:
             rows = rows[rows[:, 1] == which, 0]
         if rows.ndim > 1 or len(rows) < 2:
             continue
-        far = np.count_nonzero(np.abs(np.diff(rows)) > _NEAR // max(width, 1))
+        far = np.count_nonzero(np.abs(np.diff(rows)) > _READAHEAD // max(width, 1))
         advice = mmap.MADV_RANDOM if 2 * far >= len(rows) else mmap.MADV_NORMAL
         if given == [advice]:
             continue
@@ -124,9 +124,9 @@ def for_large_batches(take: Take, staged: Staging | None) -> tuple[Take, Staging
         take: Gathers rows; the method `take` of an array, if there is `staged`.
         staged: Makes the array that rows are taken into.
     """
-    if staged is None or staged.nbytes < _LOOKED_AT:
+    if staged is None or staged.nbytes < _MIN_CHECKED:
         return take, staged
-    large = _LargeTake(take, splits=staged.nbytes >= _SPLIT and usable_cores() > 1)
+    large = _LargeTake(take, splits=staged.nbytes >= _MIN_SPLIT and usable_cores() > 1)
     return (large if large.mapped or large.splits else take), staged
 
 
@@ -164,7 +164,7 @@ class _LargeTake:
         if self._unlooked:
             self._unlooked -= 1
             return 0
-        begin, before = -(-len(rows) // _SHARE), _waits()
+        begin, before = -(-len(rows) // _ROWS_PER_CHECK), _waits()
         self._take(rows[:begin], axis, out[:begin], mode)
         if _waits() > before:
             width = self._array.strides[0]
@@ -173,7 +173,7 @@ class _LargeTake:
             for page, size in zip(pages.tolist(), (firsts + width - pages).tolist(), strict=True):
                 _madvise()(page, size, mmap.MADV_WILLNEED)
         else:
-            self._unlooked = _SHARE - 1
+            self._unlooked = _ROWS_PER_CHECK - 1
         return begin
 
 

@@ -34,7 +34,7 @@ from jreader.readers.reading_ahead import opened_for_pass
 from jreader.readers.trees import Columns, leaves, map_tree, rebuilt, zipped
 
 _ARRAYS = frozenset({Dense, ConcatArray})
-_AT_FIRST, _IN_BATCHES, _AT_ONCE = 256, 4096, 16384  # indices in one go: NumPy's calls cost too
+_FIRST_ROUTED, _FIRST_IN_BATCHES, _MAX_ROUTED = 256, 4096, 16384  # indices per call
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +128,7 @@ class Plane:
         done = self._index(at)
         opened = opened_for_pass(self.columns, in_batches=False)
 
-        runs = self._runs(done, min(_AT_FIRST, self.at_once), self.at_once)
+        runs = self._runs(done, min(_FIRST_ROUTED, self.at_once), self.at_once)
         routed = map(iter, opened.ahead(map(self.rows, runs)))
         each = map(partial(_samples, opened.columns), routed)
         items, count = counted(chain.from_iterable(each), done)
@@ -140,7 +140,7 @@ class Plane:
         opened = opened_for_pass(self.columns, in_batches=True)
         gathered = BatchGatherer(opened.columns, size)
         many = max(self.at_once // size, 1) * size
-        soon = max(min(_IN_BATCHES, self.at_once) // size, 1) * size  # the first batch waits for it
+        soon = max(min(_FIRST_IN_BATCHES, self.at_once) // size, 1) * size
         first, most = (many, many) if opened.readings else (soon, 2 * many)
         routes = map(self.rows, self._runs(done, first, most))
 
@@ -212,7 +212,7 @@ class Plane:
     def at_once(self) -> int:
         """How many indices to route in one go; fewer where each gives many rows."""
         each = [each.rows_each for each in leaves(self.columns) if isinstance(each, Column)]
-        return max(_AT_ONCE // max(each, default=1), 1)
+        return max(_MAX_ROUTED // max(each, default=1), 1)
 
     @property
     def last_position(self) -> int:

@@ -22,7 +22,7 @@ from jreader.readers.planes import Plane
 from jreader.readers.protected import read_only
 from jreader.readers.trees import branches, leaves
 
-_AT_ONCE = 1 << 20  # rows whose lengths are looked up in one go
+_ROWS_PER_LOOKUP = 1 << 20  # rows whose lengths are looked up in one go
 
 
 class Ragged(Column):
@@ -65,8 +65,8 @@ class Ragged(Column):
     def digest(self) -> str:
         """A hash of the lengths of all rows, whatever their dtype: some 5 ns a row."""
         made = blake2b(digest_size=8)
-        for low in range(0, len(self), _AT_ONCE):
-            lengths = np.diff(self.offsets[low : low + _AT_ONCE + 1])
+        for low in range(0, len(self), _ROWS_PER_LOOKUP):
+            lengths = np.diff(self.offsets[low : low + _ROWS_PER_LOOKUP + 1])
             narrow = np.min_scalar_type(lengths.max())
             made.update(narrow.char.encode())
             made.update(lengths.astype(narrow).data)
@@ -200,7 +200,7 @@ def _column_lengths(plane: Plane, number: int, column: Ragged) -> Array:
     """The lengths of the rows of one column, in the order of the samples."""
     if plane.straight and plane.length == len(column):
         return column.lengths()
-    runs = range(0, plane.length, _AT_ONCE)
-    indices = (np.arange(low, min(low + _AT_ONCE, plane.length)) for low in runs)
+    runs = range(0, plane.length, _ROWS_PER_LOOKUP)
+    indices = (np.arange(low, min(low + _ROWS_PER_LOOKUP, plane.length)) for low in runs)
     lengths = [column.lengths(plane.rows(each)[number]) for each in indices]
     return np.concatenate(lengths) if lengths else np.zeros(0, np.int64)

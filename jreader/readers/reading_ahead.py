@@ -20,8 +20,8 @@ from jreader.readers.exits_and_forks import ForkGuard, run_daemon
 from jreader.readers.trees import leaves, rebuilt
 from jreader.staging import Staging
 
-_RUNS = 64  # runs of indices that are routed ahead, at most
-_AT_ONCE = 4  # batches that are on their way at the same time
+_MAX_ROUTED_RUNS = 64  # runs of indices that are routed ahead, at most
+_MAX_PENDING = 4  # batches that are on their way at the same time
 _NAME = "jreader late rows"  # of threads
 _CLOSE_SECONDS = 2.0  # seconds that a pass that ends waits for them: a store may write what came
 
@@ -51,7 +51,7 @@ class OpenedColumns(NamedTuple):
             more = True
             while True:
                 for _ in range(2):  # one more than is handed over, so that the first comes soon
-                    far = len(known) > _RUNS or (known and self.full())
+                    far = len(known) > _MAX_ROUTED_RUNS or (known and self.full())
                     if not more or far:
                         break
                     try:
@@ -120,7 +120,7 @@ class PrefetchedColumn(Column):
         self.column, self.stacks, self.kind = column, column.stacks, column.kind
         self.at_once = column.at_once
         self._coming = deque[Array]()
-        self._asked = deque[tuple[Array, Future[Any]]]()
+        self._pending = deque[tuple[Array, Future[Any]]]()
         self._fork_guard = ForkGuard()
 
     def __len__(self) -> int:
@@ -142,23 +142,23 @@ class PrefetchedColumn(Column):
 
     def gather(self, rows: Array) -> Any:
         """Those rows, which may be on their way already."""
-        if self._asked and not self._fork_guard.forked:
-            expected, given = self._asked[0]
+        if self._pending and not self._fork_guard.forked:
+            expected, given = self._pending[0]
             if np.array_equal(expected, rows):
-                self._asked.popleft()
+                self._pending.popleft()
                 self._request_batches()
                 return given.result()
         return self.column.gather(rows)
 
     def close(self) -> None:
         """Asks for no more, and waits a moment for what is on its way."""
-        asked = [given for _, given in self._asked]
+        asked = [given for _, given in self._pending]
         self._coming.clear()
-        self._asked.clear()
+        self._pending.clear()
         if not self._fork_guard.forked:
             wait(asked, _CLOSE_SECONDS)
 
     def _request_batches(self) -> None:
-        while self._coming and len(self._asked) < _AT_ONCE:
+        while self._coming and len(self._pending) < _MAX_PENDING:
             rows = self._coming.popleft()
-            self._asked.append((rows, run_daemon(_NAME, partial(self.column.gather, rows))))
+            self._pending.append((rows, run_daemon(_NAME, partial(self.column.gather, rows))))

@@ -153,7 +153,7 @@ class _DaskWorker(Executor):
             self._latest.cancel()
 
 
-_NEAR = 64  # batches that a job may be behind another one, and has none of them made again
+_MAX_LAG = 64  # batches that a job may be behind another one, and has none of them made again
 
 
 class SharedDask(Executor):
@@ -164,7 +164,7 @@ class SharedDask(Executor):
 
     def __init__(self, client: Any) -> None:
         self._client, self._tries = client, Counter[str]()
-        self._held = deque[Any](maxlen=_NEAR + 2 * sum(client.nthreads().values()))
+        self._held = deque[Any](maxlen=_MAX_LAG + 2 * sum(client.nthreads().values()))
 
     def submit(self, fn: Any, /, *args: Any, **_kwargs: Any) -> Future[Any]:
         """Has a `MapTask` done, whose results are those of any other one with its `share`."""

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-_NEVER = 1000.0  # seconds: the switch interval meanwhile
-_TURN = 0.01  # seconds that a function is watched before this thread sleeps as long
-_SECONDS = 0.05  # seconds that the other thread must run beside a sleeping one
-_LONGEST = 2.0  # seconds, however little it has run by then
-_GONE = 0.001  # seconds between two looks, of a thread that could not run
-_FREE = 0.1  # of its time others have to run, or a function counts as holding the lock
+_NO_SWITCH = 1000.0  # seconds: a switch interval longer than the measurement
+_WATCH_SECONDS = 0.01  # before this thread sleeps as long
+_RUN_SECONDS = 0.05  # that the other thread must run while this one sleeps
+_TIMEOUT = 2.0  # seconds, however little the other thread has run
+_MAX_GAP = 0.001  # seconds between two clock readings; a longer gap means the thread could not run
+_MIN_FREE = 0.1  # share of the time others can run; below it, a function holds the GIL
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class GilUse:
     @property
     def holds_gil(self) -> bool:
         """Whether other threads wait for the interpreter while it runs."""
-        return self.free < _FREE
+        return self.free < _MIN_FREE
 
 
 def holding(function: Callable[..., Any], samples: Sequence[tuple[Any, ...]]) -> GilUse | None:
@@ -64,7 +64,7 @@ def holding(function: Callable[..., Any], samples: Sequence[tuple[Any, ...]]) ->
         return None
 
     def called() -> None:
-        ends = time.perf_counter() + _TURN
+        ends = time.perf_counter() + _WATCH_SECONDS
         while time.perf_counter() < ends:
             for sample in samples:
                 function(*sample)
@@ -72,11 +72,11 @@ def holding(function: Callable[..., Any], samples: Sequence[tuple[Any, ...]]) ->
                     break
 
     locked = getattr(sys, "_is_gil_enabled", lambda: True)()
-    before, late = sys.getswitchinterval(), time.perf_counter() + _LONGEST
+    before, late = sys.getswitchinterval(), time.perf_counter() + _TIMEOUT
     ran = most = took = worked = 0.0
-    sys.setswitchinterval(_NEVER)
+    sys.setswitchinterval(_NO_SWITCH)
     try:
-        while most < _SECONDS and time.perf_counter() < late:
+        while most < _RUN_SECONDS and time.perf_counter() < late:
             spent, beside = _beside(called)
             most += _beside(partial(time.sleep, spent.wall))[1]
             ran, took, worked = ran + beside, took + spent.wall, worked + spent.computed
@@ -103,7 +103,7 @@ def _beside(call: Callable[[], None]) -> tuple[_Spent, float]:
         while not over.is_set():
             time.sleep(0)  # gives the lock away
             now = time.perf_counter()
-            ran += now - before if now - before < _GONE else 0.0
+            ran += now - before if now - before < _MAX_GAP else 0.0
             before = now
 
     beside = threading.Thread(target=watch, name="jreader looks for the lock", daemon=True)
@@ -124,6 +124,6 @@ def share_of_a_core() -> float:
     True
     """
     began, worked = time.perf_counter(), time.thread_time()
-    while (wall := time.perf_counter() - began) < _SECONDS:
+    while (wall := time.perf_counter() - began) < _RUN_SECONDS:
         pass
     return min(1.0, max((time.thread_time() - worked) / wall, 0.01))

@@ -33,12 +33,12 @@ from jreader.workers.threads import Drawer, ThreadCrew
 T = TypeVar("T")
 S = TypeVar("S")
 
-_PAYS = 300_000  # ns away; handing an item from one thread to another costs 50 to 150 us
-_LONG = 4 * _PAYS  # ns away that count; a longer break is not remembered for longer
-_SMALL = 0.1  # a hand-over that takes so much of the time to draw an item is nothing beside it
-_SLOW = 1e-9 * _PAYS / _SMALL  # seconds to draw such an item
+_MIN_AWAY = 300_000  # ns; a hand-over between threads costs 50 to 150 us
+_MAX_AWAY = 4 * _MIN_AWAY  # ns; a longer break counts as this much
+_CHEAP_SHARE = 0.1  # of the time to draw an item: a hand-over that takes less is cheap
+_SLOW = 1e-9 * _MIN_AWAY / _CHEAP_SHARE  # seconds to draw an item for which a hand-over is cheap
 _LIMITS = Limits(workers=2, window=0)
-_SEEN = 4  # items, after which it is known whether looking ahead pays
+_TRIAL_ITEMS = 4  # items before it is known whether prefetching pays
 
 TURN: Any = object()
 """An item of a pass that is none: what comes next is another pass over users' code."""
@@ -195,18 +195,18 @@ class LoaderCrew(ThreadCrew[S]):
             spent: For how long an item was drawn that it waited for.
         """
         away: float = came - self.left_at
-        if spent * _SMALL > away:  # noqa: PLR1730  # for every item, and calls take longer
-            away = spent * _SMALL
-        if away > _LONG:  # noqa: PLR1730  # `max` is a call
-            away = _LONG
+        if spent * _CHEAP_SHARE > away:  # noqa: PLR1730  # for every item, and calls take longer
+            away = spent * _CHEAP_SHARE
+        if away > _MAX_AWAY:  # noqa: PLR1730  # `max` is a call
+            away = _MAX_AWAY
         with self.lock:
             self.consumer_reads, self.left_at = False, left
             if self.drawer:
                 self.seen += 1
-                self.paid += away > _PAYS
+                self.paid += away > _MIN_AWAY
             else:
                 self.away += (away - self.away) / 4 if self.away else away
-                if (self.away > _PAYS) != (self.window > 0):
+                if (self.away > _MIN_AWAY) != (self.window > 0):
                     self.widen(0 if self.window else self.capacity)
             if self.window:
                 self.freed.notify()
@@ -233,7 +233,7 @@ class LoaderCrew(ThreadCrew[S]):
 
     def _remember(self) -> None:
         """Has the next pass know whether it was worth it to look ahead in this one."""
-        if self.seen >= _SEEN:
+        if self.seen >= _TRIAL_ITEMS:
             self.pace.pays = 2 * self.paid > self.seen
             self.seen = self.paid = 0
 

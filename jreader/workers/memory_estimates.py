@@ -13,8 +13,8 @@ ESTIMATE_EVERY = 8  # of items side by side, one of so many is weighed
 
 _SMALL = 64
 _NUMBERS = frozenset({bool, int, float, complex, type(None), np.float32, np.int64})
-_ALIKE = 16  # parts of one value that are looked at: where there are more, they are alike
-_MOST = 256  # parts of parts
+_SAMPLED_PARTS = 16  # parts of one value that are looked at: where there are more, they are alike
+_MAX_PARTS = 256  # parts of parts
 
 
 def estimated_bytes(value: Any) -> float:
@@ -55,9 +55,9 @@ def _with_parts(value: Any) -> float:
     total, queue = 0.0, [(value, 1.0)]
     for part, times in queue:  # the queue grows meanwhile
         size = _without_parts(part)
-        if size is None and len(queue) < 2 * _MOST:
+        if size is None and len(queue) < 2 * _MAX_PARTS:
             size, parts, number = _parts_of(part)
-            looked = min(number, _ALIKE if len(queue) < _MOST else 1)
+            looked = min(number, _SAMPLED_PARTS if len(queue) < _MAX_PARTS else 1)
             queue += [(each, times * number / looked) for each in islice(parts, looked)]
         total += times * (_SMALL if size is None else size)
     return total
@@ -73,4 +73,4 @@ def _parts_of(value: Any) -> tuple[int, Iterable[Any], int]:
     slots = [name for names in named for name in ([names] if isinstance(names, str) else names)]
     parts = [getattr(value, name, None) for name in slots]
     parts += getattr(value, "__dict__", {}).values()
-    return sys.getsizeof(value), parts[:_ALIKE], len(parts[:_ALIKE])
+    return sys.getsizeof(value), parts[:_SAMPLED_PARTS], len(parts[:_SAMPLED_PARTS])

@@ -38,7 +38,7 @@ from jreader.readers.nodes import children, ops_of
 from jreader.workers.map_tasks import Failure
 
 _SMALL = 1 << 16  # bytes of a plan that is sent to every worker
-_ROUTED = 1024  # indices that are routed in one go
+_MAX_ROUTED = 1024  # indices that are routed in one go
 _PLAIN = (bool, int, float, complex)  # what an array gives back as it was
 
 
@@ -174,7 +174,7 @@ def runs_of(
         numbered: As of `SampleRun`.
         routed: Whether workers are sent rows, not indices alone.
     """
-    many = max(_ROUTED // size, 1) * size
+    many = max(_MAX_ROUTED // size, 1) * size
 
     def deal() -> Iterator[SampleRun]:
         nonlocal done

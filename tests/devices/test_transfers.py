@@ -225,7 +225,7 @@ def test_a_jax_without_that_call_places_all_the_same(monkeypatch):
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr(transfers, "_MOST", 4)
+    monkeypatch.setattr(transfers, "_MAX_KINDS", 4)
     put, first = Placement().putter(), np.zeros(1, np.float32)
     put(first)
     assert "device_put" not in functions_called(lambda: put(first))

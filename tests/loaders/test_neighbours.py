@@ -14,7 +14,7 @@ from jreader.loaders.multihost import neighbours
 @pytest.fixture
 def quick(monkeypatch):
     """Seconds without a sign are hundredths."""
-    for name in ("_BEAT", "_SILENT"):
+    for name in ("_HEARTBEAT_SECONDS", "_HEARTBEAT_TIMEOUT"):
         monkeypatch.setattr(neighbours, name, getattr(neighbours, name) / 100)
 
 
@@ -87,7 +87,7 @@ def test_a_process_that_was_never_reached_is_lost_once_it_says_no_more(quick, he
     server.close()
     told, said = watched(here, *([host, port, beat] for beat in range(30)))
     while len(said) > 1:
-        assert not told.wait(neighbours._BEAT)  # it goes on saying that it is there
+        assert not told.wait(neighbours._HEARTBEAT_SECONDS)  # it goes on saying that it is there
     assert told.wait(PATIENCE)
     ends()
 
@@ -97,7 +97,7 @@ def test_a_process_of_which_nobody_knows_that_it_should_say_more_is_not(quick, h
     nobody = [*server.getsockname(), None]  # another one is connected to it
     server.close()
     told, said = watched(here, nobody if begun else ())
-    assert not told.wait(20 * neighbours._SILENT)
+    assert not told.wait(20 * neighbours._HEARTBEAT_TIMEOUT)
     said[:] = [None]
     ends()
     assert not told.is_set()

@@ -115,7 +115,7 @@ def test_cursors_behind_a_stored_one_are_those_that_were_stored(name, tmp_path):
 
 
 def test_public_names_are_hashed_by_the_modules_they_lay_in():
-    """What a user's function reads of jreader is the same, wherever it lies by now: `_NAMED`."""
+    """A user's function reads the same of jreader, wherever that lies by now: `_OLD_MODULES`."""
     was = {name: line["module"] for name, line in stored("public name").items()}
     made = {name: getattr(datasets, name, getattr(jreader, name, None)) for name in was}
     assert {name: _module_in_cursors(each) for name, each in made.items() if each} == was

@@ -12,7 +12,7 @@ import pytest
 
 from jreader import Pipeline, arrays
 from jreader.cores import usable_cores
-from jreader.readers.mapped_memory import _LOOKED_AT, _SPLIT
+from jreader.readers.mapped_memory import _MIN_CHECKED, _MIN_SPLIT
 
 WIDTH = 1 << 17
 
@@ -25,10 +25,10 @@ def numbered(rows):
 
 
 @pytest.mark.parametrize(
-    "size", [1, 2, _LOOKED_AT // WIDTH, _SPLIT // WIDTH - 1, _SPLIT // WIDTH + 1]
+    "size", [1, 2, _MIN_CHECKED // WIDTH, _MIN_SPLIT // WIDTH - 1, _MIN_SPLIT // WIDTH + 1]
 )
 def test_large_batches_hold_the_rows_of_their_numbers(size):
-    values = numbered(2 * _SPLIT // WIDTH)
+    values = numbered(2 * _MIN_SPLIT // WIDTH)
     for labels, batch in zip(
         np.split(np.arange(len(values)), range(size, len(values), size)),
         Pipeline(arrays(values, np.arange(len(values)))).batch(size),
@@ -41,8 +41,8 @@ def test_large_batches_hold_the_rows_of_their_numbers(size):
 
 @pytest.mark.skipif(usable_cores() < 2, reason="no second thread")
 def test_a_second_thread_takes_half_of_a_large_batch():
-    values = numbered(2 * _SPLIT // WIDTH)
-    Pipeline(arrays(values)).shuffle(seed=0).batch(_SPLIT // WIDTH).peek()
+    values = numbered(2 * _MIN_SPLIT // WIDTH)
+    Pipeline(arrays(values)).shuffle(seed=0).batch(_MIN_SPLIT // WIDTH).peek()
     assert any("jreader gather" in thread.name for thread in threading.enumerate())
 
 

@@ -20,7 +20,7 @@ _OF_SAMPLES = ("ops", "data", "functions", "layouts", "values")
 REMOVED = "removed: "
 """The prefix of the plan's line that names removed samples."""
 _SHOWN = ("epoch", "step", "samples", "position", "digest", "skipped")
-_ANEW = "Resume with the pipeline that wrote it, or start over, without at=."
+_WHAT_TO_DO = "Resume with the pipeline that wrote it, or start over, without at=."
 
 
 class State(str):
@@ -211,7 +211,7 @@ def _check_parts(cursor: Any) -> None:
 def _damaged(cursor: Any, name: str) -> ValueError:
     return ValueError(
         f"the {name} of this cursor is damaged: {cursor[name]!r}. Give an earlier cursor, as it "
-        f"was written; {_ANEW[0].lower()}{_ANEW[1:]}"
+        f"was written; {_WHAT_TO_DO[0].lower()}{_WHAT_TO_DO[1:]}"
     )
 
 
@@ -310,7 +310,7 @@ def check_plan(written: Plan, plan: Plan, *, caching: bool = False) -> None:
     if same and (several := swapped(written["members"], plan["members"])):
         raise NotResumable(
             f"this cursor is of another plan: the members of {several} come in another order here. "
-            f"{_ANEW}"
+            f"{_WHAT_TO_DO}"
         )
     layouts = written.get("layouts", plan["layouts"])  # older cursors have none
     _refuse_other_lines(layouts, plan["layouts"], _OTHER_LAYOUTS)
@@ -324,8 +324,8 @@ def check_plan(written: Plan, plan: Plan, *, caching: bool = False) -> None:
 def _refuse_other_lines(written: list[str], lines: list[str], says: str) -> None:
     """Raises if lines of a cursor that order or count samples are not those of the plan."""
     if written != lines:
-        said = says.format(*difference(written, lines))
-        raise NotResumable(f"this cursor is of another plan{said}. {_ANEW}")
+        change = says.format(*difference(written, lines))
+        raise NotResumable(f"this cursor is of another plan{change}. {_WHAT_TO_DO}")
 
 
 def _by_reader(

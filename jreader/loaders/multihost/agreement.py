@@ -49,13 +49,13 @@ T = TypeVar("T")
 
 TIMEOUT = 300.0
 """Seconds that another process is waited for, as `jax.distributed.initialize` does."""
-_SLICE = 0.1  # seconds of a wait, between which the consumer hears of interrupts
-_PAUSE = 0.05  # seconds between two looks for a reason
-_LINES = 10.0  # seconds that the lines of another plan may come after its hash
-_MOMENT = 0.05  # the longest wait of a prefetching thread, in seconds
-_LAST = 1.0  # seconds that the reason may come after the word
-_MORE = 8  # feeds of which places are posted, besides those that both may have prepared
-_OFTEN = 0.25  # seconds between two looks at whether one has left
+_WAIT_SECONDS = 0.1  # per wait, so that the consumer sees interrupts
+_REASON_POLL_SECONDS = 0.05
+_PLAN_TIMEOUT = 10.0  # seconds to wait for the lines of another plan after its hash
+_PREFETCH_WAIT_SECONDS = 0.05  # longest wait of a prefetching thread
+_REASON_TIMEOUT = 1.0  # seconds to wait for the reason of a failure that is known
+_EXTRA_PLACES = 8  # places posted beyond those that both windows may have prepared
+_LEAVE_POLL_SECONDS = 0.25  # between two checks for processes that have left
 
 
 class Agreement:
@@ -196,9 +196,9 @@ class Agreement:
         feeds, known = self._own.feeds + 1, self._own.places
         if self._lanes is not None:
             after = feeds, places(host.position(), self._lanes.numbers)
-            if len(known) > 2 * window + _MORE and not self._widest:
+            if len(known) > 2 * window + _EXTRA_PLACES and not self._widest:
                 self._widest = self._widest_of_all(window)
-            known = [*known[-2 * (self._widest or window) - _MORE :], after]
+            known = [*known[-2 * (self._widest or window) - _EXTRA_PLACES :], after]
         self._lacks_samples.append(isinstance(item, Filler))
         self._own = Message(feeds, None, known)
 
@@ -226,7 +226,7 @@ class Agreement:
 
     def _widest_of_all(self, window: int) -> int:
         """The largest window of a process: another one may be so far ahead, or behind."""
-        first = self._board.awaited(f"{self.turn}/window", _LINES)
+        first = self._board.awaited(f"{self.turn}/window", _PLAN_TIMEOUT)
         others = self._board.read(f"{self.turn}/other windows").values()
         return max(map(int, [window, first or 0, *others]))
 
@@ -276,17 +276,17 @@ class Agreement:
 
         A process that leaves after as many feeds as this one took did not fail: all may stop there.
         """
-        said: dict[int, Message] = {}
-        often = _OFTEN + len(self._board.others) / 100  # one store serves all
+        failures: dict[int, Message] = {}
+        often = _LEAVE_POLL_SECONDS + len(self._board.others) / 100  # one store serves all
         try:
-            while not self._ended.wait(_OFTEN):
+            while not self._ended.wait(_LEAVE_POLL_SECONDS):
                 if self._board.awaited(f"{self.turn}/first left", often) is None:
                     continue
                 for process, parts in self._board.read(f"{self.turn}/left").items():
                     self._gone[process] = message = Message(*parts)
                     fails = message.feeds < self._given or message.end not in (CLOSED, ENDED)
-                    if fails and said.get(process) != message:
-                        said[process] = message
+                    if fails and failures.get(process) != message:
+                        failures[process] = message
                         sys.stderr.write(f"jreader: {_stopped(process, message)}.\n")
         except jax.errors.JaxRuntimeError:
             return  # jax.distributed was shut down
@@ -328,7 +328,7 @@ class Agreement:
 
     def _listen(self) -> None:
         """Waits, before the loop asks, until others have as many feeds: ahead, that is free."""
-        until, counts = time.monotonic() + _MOMENT, self._counts
+        until, counts = time.monotonic() + _PREFETCH_WAIT_SECONDS, self._counts
         while counts.agreed_feeds < counts.reported and not counts.over:
             if not counts.wait_for_news(until - time.monotonic()):
                 return
@@ -361,7 +361,7 @@ class Agreement:
             TimeoutError: That takes too long.
         """
         counts, until = self._counts, time.monotonic() + (self._timeout or inf)
-        slice_ = _SLICE + len(self._board.others) / 1000  # one store serves all
+        slice_ = _WAIT_SECONDS + len(self._board.others) / 1000  # one store serves all
         while counts.agreed_feeds <= self._given and counts.lacking is None:
             heard = counts.gone is not None or counts.wait_for_news(
                 min(slice_, until - time.monotonic())
@@ -401,9 +401,9 @@ class Agreement:
 
     def _final_message(self, process: int, message: Message) -> Message:
         """The last message of a process: an error first closes its pass, then ends its program."""
-        until = time.monotonic() + _LAST
+        until = time.monotonic() + _REASON_TIMEOUT
         while message.end == CLOSED and time.monotonic() < until:
-            time.sleep(_PAUSE)
+            time.sleep(_REASON_POLL_SECONDS)
             message = Message(*(self._board.read_of(f"{self.turn}/left", process) or message))
         return message
 
@@ -449,7 +449,7 @@ class Agreement:
             elif first[:3] != mine[:3]:
                 where = f"epoch {first[0]}, step {first[1]}"
                 if first[:2] == mine[:2]:
-                    lines = board.awaited(f"{subject} lines", _LINES) or []
+                    lines = board.awaited(f"{subject} lines", _PLAN_TIMEOUT) or []
                     raise self._other_plan(f"process {first[3]} begins {where}", lines)
                 self._peer_error = ReaderError(
                     f"process {first[3]} began at {where}, and this one at epoch {epoch}, step "

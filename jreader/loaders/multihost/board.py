@@ -30,11 +30,11 @@ from jreader.loaders.multihost.lane_places import Places
 from jreader.readers.exits_and_forks import ForkGuard
 from jreader.readers.hashing import text_hash
 
-_KEPT = 16  # passes whose words are left to those that are slower
+_KEPT_PASSES = 16  # passes whose words are left to those that are slower
 GROUP = 64  # feeds of which messages are deleted at once
-_LONG = 60.0  # seconds that the store may take
-_FURTHEST = 1 << 31  # milliseconds; a time that is further off overflows there
-_PATIENCE = 10.0  # seconds that a process that has failed waits for the others
+_STORE_TIMEOUT = 60.0  # seconds that the store may take
+_MAX_MILLISECONDS = 1 << 31  # milliseconds; a time that is further off overflows there
+_FAILURE_TIMEOUT = 10.0  # seconds that a process that has failed waits for the others
 _NUMBERS: defaultdict[str, Iterator[int]] = defaultdict(count)
 _GONE, _AT = "jreader/gone/", "jreader/at/"
 _rings: set[str] = set()  # groups of processes of which each watches the next
@@ -103,7 +103,7 @@ class Board:
         self.others = sorted(processes - {self.me})
         group = text_hash(sorted(processes))
         self._name = f"jreader/{called}/{next(_NUMBERS[called])} {group}"
-        self.turn, self._begun, self._over = 0, list[int](), deque[int](maxlen=_KEPT)
+        self.turn, self._begun, self._over = 0, list[int](), deque[int](maxlen=_KEPT_PASSES)
         self._passes: WeakSet[Leaving] = WeakSet()
         self._store: Any = _client()
         if self._store is None:
@@ -129,7 +129,7 @@ class Board:
         """
         self._begun.append(turn)
         needed = {each.turn for each in list(self._passes) if not each.over}
-        for old in [old for old in self._begun if old <= turn - _KEPT and old not in needed]:
+        for old in [old for old in self._begun if old <= turn - _KEPT_PASSES and old not in needed]:
             self._begun.remove(old)
             self.delete(old)
 
@@ -160,12 +160,12 @@ class Board:
         except jax.errors.JaxRuntimeError as error:
             if "ALREADY_EXISTS" not in str(error):
                 raise
-            return self.awaited(subject, _LONG)
+            return self.awaited(subject, _STORE_TIMEOUT)
         return value
 
     def awaited(self, subject: object, seconds: float) -> Any | None:
         """The value for all processes, as soon as there is one; None if that takes longer."""
-        limit = round(min(max(1000 * seconds, 1), _FURTHEST))
+        limit = round(min(max(1000 * seconds, 1), _MAX_MILLISECONDS))
         try:
             text = self._store.blocking_key_value_get(f"{self._name}/{subject}", limit)
         except jax.errors.JaxRuntimeError as error:
@@ -316,7 +316,7 @@ def _leave() -> None:
     if not _somebody_is_gone(store):
         waiting = threading.Thread(target=jax.distributed.shutdown, daemon=True)
         waiting.start()
-        waiting.join(_PATIENCE)
+        waiting.join(_FAILURE_TIMEOUT)
         if not waiting.is_alive():
             return
     with suppress(jax.errors.JaxRuntimeError):

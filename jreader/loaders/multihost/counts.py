@@ -14,7 +14,7 @@ from jreader.errors import ReaderError
 from jreader.loaders.multihost.board import GROUP, Board, news_of
 
 _BITS = 31  # of a number of the store, which cannot add beyond
-_KEPT = 64  # groups of feeds of which messages are kept
+_KEPT_GROUPS = 64  # groups of feeds of which messages are kept
 
 
 class Counts:
@@ -38,7 +38,7 @@ class Counts:
         self._board, self._turn, self._has_feed = board, turn, has_feed
         self.processes = len(board.others) + 1
         self._bits = self.processes.bit_length()
-        self._each = _BITS // (2 * self._bits)  # feeds that one number counts
+        self._room = _BITS // (2 * self._bits)  # feeds that one number counts
         self.reported = self.agreed_feeds = 0
         self.lacking: int | None = None
         self.gone: int | None = None
@@ -50,7 +50,7 @@ class Counts:
 
     def check(self) -> None:
         """Raises ReaderError if there are too many processes to be counted."""
-        if not self._each:
+        if not self._room:
             raise ReaderError(
                 f"{self.processes} processes read a stream, and at most {(1 << _BITS // 2) - 1} "
                 f"can agree on where it ends: read the data by index, as arrays or mapped files, "
@@ -60,21 +60,21 @@ class Counts:
     def report(self, lacking: Sequence[bool]) -> None:
         """Reports more feeds: for each, whether this process lacks samples for it."""
         while lacking and not self.over:
-            block, place = divmod(self.reported, self._each)
-            some, lacking = lacking[: self._each - place], lacking[self._each - place :]
+            block, place = divmod(self.reported, self._room)
+            some, lacking = lacking[: self._room - place], lacking[self._room - place :]
             self.reported += len(some)
             digits = sum(
                 (1 + (spare << self._bits)) << 2 * self._bits * (place + number)
                 for number, spare in enumerate(some)
             )
-            group = block * self._each // GROUP
+            group = block * self._room // GROUP
             counted = self._board.count(f"{self._turn}/feeds/{group}/count {block}", digits)
             self._post_news(block, self._full(counted - digits), counted)
 
     def _full(self, counted: int) -> int:
         """How many of the feeds that one number counts all processes have reported."""
         return next(
-            n for n in range(self._each + 1) if self._digit(counted, 2 * n) != self.processes
+            n for n in range(self._room + 1) if self._digit(counted, 2 * n) != self.processes
         )
 
     def _digit(self, counted: int, number: int) -> int:
@@ -85,16 +85,16 @@ class Counts:
         full = self._full(counted)
         if full == known:
             return
-        before, agreed_feeds, lacking = block * self._each + known, block * self._each + full, None
+        before, agreed_feeds, lacking = block * self._room + known, block * self._room + full, None
         for number in range(known, full):
             without = self._digit(counted, 2 * number + 1)
             if not self._has_feed(without):
-                agreed_feeds, lacking = block * self._each + number, without
+                agreed_feeds, lacking = block * self._room + number, without
                 break
         self._board.first(news_of(self._turn, before + 1), [agreed_feeds, lacking])
         self._take(agreed_feeds, lacking)
         if agreed_feeds // GROUP > before // GROUP:
-            self._board.delete(f"{self._turn}/feeds/{agreed_feeds // GROUP - _KEPT}")
+            self._board.delete(f"{self._turn}/feeds/{agreed_feeds // GROUP - _KEPT_GROUPS}")
 
     def wait_for_news(self, seconds: float) -> bool:
         """Whether there is news, within so many seconds."""

@@ -22,11 +22,11 @@ from multiprocessing.connection import wait
 from threading import Thread
 from typing import Any
 
-_PATIENCE = 3.0  # seconds that a connection may take
-_PROBES = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3}  # lost within 5 s and those 3
-_SOON, _PAUSE = 0.05, 0.1  # seconds before a process is looked for again, or a connection is made
-_BEAT = 2.0  # seconds between two signs of a process that is not connected, and two looks for them
-_SILENT = 5.0  # seconds without one, after which it is gone
+_CONNECT_TIMEOUT = 3.0  # seconds
+_PROBES = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3}  # lost after 5 s
+_FIRST_POLL_SECONDS, _RECONNECT_SECONDS = 0.05, 0.1
+_HEARTBEAT_SECONDS = 2.0  # also between two checks of a process that is not connected
+_HEARTBEAT_TIMEOUT = 5.0  # seconds without a heartbeat, after which a process counts as lost
 _listening: list[socket.socket] = []  # as long as this process lives
 
 
@@ -56,7 +56,7 @@ def listen(coordinator: str, post_beat: Callable[[list[Any]], bool]) -> socket.s
 
 def _beat(server: socket.socket, post_beat: Callable[[list[Any]], bool]) -> None:
     here, beats = server.getsockname()[:2], count(1)
-    while not wait([server], _BEAT):
+    while not wait([server], _HEARTBEAT_SECONDS):
         if not post_beat([*here, next(beats)]):
             return
     post_beat([*here, None])
@@ -78,17 +78,17 @@ def watch(
 
 
 def _watch(here: str, last_beat: Callable[[], Any | None], on_lost: Callable[[], None]) -> None:
-    latest, since, pause = None, 0.0, _SOON
+    latest, since, pause = None, 0.0, _FIRST_POLL_SECONDS
     while (there := last_beat()) is not None:
         now = time.monotonic()
         if there != latest:
             latest, since = there, now
         met = bool(there) and _is_of_one(there[0], here) and _met(there[0], there[1])
-        silent = there and there[2] is not None and now - since > _SILENT
+        silent = there and there[2] is not None and now - since > _HEARTBEAT_TIMEOUT
         if met or silent:
             return on_lost()
         time.sleep(pause)
-        pause = min(2 * pause, _BEAT)
+        pause = min(2 * pause, _HEARTBEAT_SECONDS)
     return None
 
 
@@ -97,7 +97,7 @@ def _met(host: str, port: int) -> bool:
     met = False
     with suppress(OSError):
         while True:
-            with socket.create_connection((host, port), _PATIENCE) as line:
+            with socket.create_connection((host, port), _CONNECT_TIMEOUT) as line:
                 met = True
                 line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 for name, value in _PROBES.items():
@@ -106,7 +106,7 @@ def _met(host: str, port: int) -> bool:
                 line.settimeout(None)
                 with suppress(OSError):
                     line.recv(1)  # until that process ends, or its machine does
-            time.sleep(_PAUSE)  # a proxy may end each connection at once
+            time.sleep(_RECONNECT_SECONDS)  # a proxy may end each connection at once
     return met
 
 

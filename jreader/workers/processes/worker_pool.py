@@ -31,8 +31,8 @@ from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
 from jreader.workers.processes.pickled_functions import PickledFunctions
 from jreader.workers.processes.worker_process import SentValue, TaskFuture, Worker, reap
 
-_STARTS = 3  # of workers in a row that died before they began
-_STAY = 2.0  # seconds that idle workers stay for the next loader
+_MAX_FAILED_STARTS = 3  # of workers in a row that died before they began
+_IDLE_SECONDS = 2.0  # seconds that idle workers stay for the next loader
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
@@ -206,7 +206,7 @@ class WorkerPool:
             ):
                 self.idle_until = None
             elif self.idle_until is None:
-                self.idle_until = time.monotonic() + _STAY
+                self.idle_until = time.monotonic() + _IDLE_SECONDS
             else:
                 self.over = self.over or self.idle_until <= time.monotonic()
         return self.over
@@ -302,11 +302,11 @@ class WorkerPool:
                     self.failed.append((task, task.death_error(how)))
                 else:
                     self.queue.appendleft(task)
-            if self.failed_starts < _STARTS:
+            if self.failed_starts < _MAX_FAILED_STARTS:
                 self._dispatch()
         worker.end()
         worker.sentinel.close()
-        if self.failed_starts >= _STARTS:
+        if self.failed_starts >= _MAX_FAILED_STARTS:
             self._give_up(
                 errors.WorkerDied(
                     f"{self.failed_starts} worker processes {how} before they started: does "
