@@ -1,4 +1,4 @@
-"""From batches to host feeds: stacked side by side, split, padded or left out."""
+"""From batches to host feeds: stack them side by side, split, pad or drop them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Assembler:
 
     Attributes:
         rows: The rows of a full batch; None before the first batch.
-        fed: How many samples the last group had, on all processes, without padding.
-        spread: How many rows a function of whole batches makes of a sample, rounded up.
+        fed: The number of samples in the last group, on all processes, without padding.
+        spread: The number of rows that a function of whole batches makes per sample, rounded up.
     """
 
     def __init__(self, loading: Loading, rows: int | None = None) -> None:
-        """Begins an epoch, or resumes one whose full batches have `rows` rows."""
+        """Begin an epoch, or resume one whose full batches have `rows` rows."""
         source, remainder, parts = loading.source, loading.remainder, loading.placement.parts
         self.loading, self.last, self._any_size = loading, remainder.last, remainder.any_size
         self.rows = source.rows if rows is None else rows
@@ -43,10 +43,10 @@ class Assembler:
         self._per_place = source.batch_per_place and parts is not None
         self._lanes, self._vary = source.batching.lanes > 0, bool(source.batching.sizes)
         own = self._lanes and loading.share is not None
-        self._needs_own_rows = own and not loading.pads  # else batches without any make no feed
-        self._ended = False  # whether a short batch has come that has to be the last
-        self._whole_sizes: list[int] | None = None  # equal batches make a feed, unchecked
-        self._plain_rows: int | None = None  # a batch of so many rows is a feed as it is
+        self._needs_own_rows = own and not loading.pads  # else one without makes no feed
+        self._ended = False  # whether a short batch has come, which must be the last
+        self._whole_sizes: list[int] | None = None  # batches of these sizes make a feed, unchecked
+        self._plain_rows: int | None = None  # a batch of this many rows is a feed as it is
         feeds = loading.feeds
         self._named: Callable[[Any], Any] = partial(
             feeds.from_samples, lists=self._kind == "samples"
@@ -57,13 +57,13 @@ class Assembler:
             self._named = partial(_received, feeds)
 
     def feed(self, group: Any) -> Any | None:
-        """Makes the host feed of a batch, or of a list of batches; None if it is dropped.
+        """Make the host feed of a batch, or of a list of batches; None if it is dropped.
 
         Raises:
             FeedMismatch: The batches differ in size, and steps have one size.
             ShortEpoch: They are too few, and the loader has `last="error"` or `steps_per_epoch`.
         """
-        rows = -1  # unlike any number of rows
+        rows = -1  # equals no number of rows
         if self._kind == "arrays":
             rows = _rows_of_first(group)
         elif type(group) is Columns and group.made_of is None:
@@ -84,11 +84,11 @@ class Assembler:
         return self._needs_own_rows and any(batch.is_placeholder for batch in batches)
 
     def _part(self, batch: Any) -> tuple[Columns[Any], Any, int, int]:
-        """A batch as a part of a feed.
+        """Return a batch as a part of a feed.
 
         Returns:
-            What is known of it; its named arrays, or those of this process's rows of it; and how
-            many rows and samples it has, on all processes.
+            Its facts; its named arrays, or those of this process's rows; and the numbers of its
+            rows and samples, on all processes.
         """
         facts = batch if type(batch) is Columns else _PLAIN
         if self._kind == "collated":
@@ -115,13 +115,13 @@ class Assembler:
     def _feed_of_new_size(
         self, facts: list[Columns[Any]], arrays: list[Any], rows: list[int], samples: list[int]
     ) -> Any | None:
-        """The feed of batches that do not have the sizes of those before them."""
+        """Return the feed of batches whose sizes differ from those before them."""
         loading, self._whole_sizes, self._plain_rows = self.loading, None, None
         self.fed = sum(samples)
         self.spread = 1 if rows == samples else max(-(-sum(rows) // max(self.fed, 1)), 1)
         whole, full_rows, needed = self._compared(facts[0], rows, samples)
         if loading.pads:
-            if self._lanes:  # a sample has the number of its row, whatever rows are empty
+            if self._lanes:  # a sample has the number of its row, even if other rows are empty
                 self.fed = (self._size or 0) * len(arrays)
             return self._padded(facts, arrays, full_rows)
         if not whole:
@@ -135,22 +135,22 @@ class Assembler:
     def _compared(
         self, first: Columns[Any], rows: list[int], samples: list[int]
     ) -> tuple[bool, int, int]:
-        """Whether batches make a feed as they are; the rows, and samples, of a full one of them."""
+        """Return whether batches make a feed as they are; rows and samples of a full one."""
         if not self._vary:
             whole = self._is_whole(samples, rows)
             return whole, self.rows or 0, self._size or self.rows or max(rows)
-        full = samples[0] if first.full is None else first.full  # each has another size
+        full = samples[0] if first.full is None else first.full  # each may have another size
         whole = samples[0] == full or self.last == "keep"
         return whole, -(-rows[0] * full // max(samples[0], 1)), full
 
     def _left_out(self, seen: int, needed: int) -> Any | None:
-        """Returns None for batches that make no feed, or raises if that is an error."""
+        """Return None for batches that make no feed, or raise if that is an error."""
         if self.loading.strict:
             raise self.loading.short(seen, needed)
         return None
 
     def _is_whole(self, samples: list[int], rows: list[int]) -> bool:
-        """Whether batches make a feed as they are; checks their sizes where steps have one."""
+        """Return whether batches make a feed as they are; check their sizes if steps have one."""
         if self.last == "keep":
             return True
         if self._any_size and not self.loading.pads:
@@ -164,7 +164,7 @@ class Assembler:
         return whole
 
     def _fix(self, samples: list[int], rows: list[int]) -> None:
-        """Sets the rows of a full batch by the first batch, or by a larger one where sizes vary."""
+        """Set the rows of a full batch by the first batch, or by a larger one if sizes vary."""
         if self.rows is None:
             few, made = samples[0], rows[0]
             self.rows = -(-made * self._size // few) if self._size and few else made
@@ -175,7 +175,7 @@ class Assembler:
             self.rows = next(filter(self.loading.takes, count(max(rows))))
 
     def _check(self, samples: list[int], rows: list[int]) -> None:
-        """Checks that batches have one size, except for a short one at the end of a reader.
+        """Check that batches have one size, except for a short one at the end of a reader.
 
         Raises:
             FeedMismatch: One has another size.
@@ -197,7 +197,7 @@ class Assembler:
         self._ended = rows[-1] < full
 
     def _check_made(self, full: int, rows: list[int]) -> None:
-        """Checks the rows that a function of whole batches made of full ones."""
+        """Check how many rows a function of whole batches made from full ones."""
         if min(rows, default=full) < full and not self.loading.pads:
             raise FeedMismatch(
                 f"a function of whole batches made {min(rows)} rows of {self._size} samples, and "
@@ -219,7 +219,7 @@ class Assembler:
     def _finished(
         self, group: list[Columns[Any]], batches: list[Any], masks: Sequence[Any] = ()
     ) -> Any:
-        """The feed of the named arrays of a group of batches, and of a mask for each.
+        """Return the feed of the named arrays of a group of batches, with a mask for each.
 
         It is a dict, a list or a tree.
         """
@@ -232,7 +232,7 @@ class Assembler:
         return with_mask(feed, self._laid_out([*masks])) if masks else feed
 
     def _laid_out(self, batches: list[Any]) -> Any:
-        """The arrays of a feed, stacked or split from those of its batches."""
+        """Stack or split the arrays of batches into those of a feed."""
         if self._chunk is None:
             return self._step(batches)
         each = len(batches) // self._chunk
@@ -250,7 +250,7 @@ class Assembler:
 
 
 def _received(feeds: Feeds, batch: Any) -> Any:
-    """The named arrays of a batch that a worker has made, and named if it could."""
+    """Return the named arrays of a batch from a worker, which has named them if it could."""
     if not (type(batch) is Columns and batch.named):
         return feeds.from_samples(batch)
     feeds.check_none(batch.columns)
@@ -258,18 +258,18 @@ def _received(feeds: Feeds, batch: Any) -> Any:
 
 
 _PLAIN: Columns[Any] = Columns(Rows())
-"""What is known of a batch that is a list, or arrays: nothing."""
+"""The facts of a batch that is a list, or arrays: none."""
 
 
 def _rows_of_first(batch: Any) -> int:
-    """How many rows the first array of a tuple or dict of arrays has; -1 if it is none."""
+    """Return the rows of the first array in a tuple or dict; -1 if it is not an array."""
     arrays = batch.values() if type(batch) is dict else batch if type(batch) is tuple else ()
     first = next(iter(arrays), None)
     return len(first) if type(first) is np.ndarray and first.ndim else -1
 
 
 def _rows(arrays: Any, facts: Columns[Any]) -> int:
-    """How many rows a batch has that is here as a whole."""
+    """Return the rows of a batch that is wholly on this process."""
     for leaf in leaves(arrays):
         if leaf is not None and leaf.ndim:
             return len(leaf)

@@ -286,7 +286,7 @@ class DataLoader(Generic[Feed]):
         lock: tuple[str, ...] = (),
         **options: Any,
     ) -> DataLoader[Feed]:
-        """What `Pipeline.load` returns; `options` are those of `from_generator`."""
+        """Return the loader of `Pipeline.load`; `options` are those of `from_generator`."""
         loader = cls.from_generator(feed_list, **options)
         rows = batching(batches).rows
         source = Source(batches, "sample lists", sharding, pmap=pmap, rows=rows, lock=lock)
@@ -431,7 +431,7 @@ class DataLoader(Generic[Feed]):
         return self._with(chunk=steps)
 
     def _begin(self, options: Options, *, iterable: bool = True) -> None:
-        Feeds(options.feed_list)  # raises the error of a wrong one here, where it was written
+        Feeds(options.feed_list)  # raises the error of a wrong one here, where the user wrote it
         self._options = replace(options, made_at=errors.place_of_caller())
         self._iterable = iterable
         self._given: dict[str, Any] = {
@@ -478,7 +478,7 @@ class DataLoader(Generic[Feed]):
         return self
 
     def _load(self, loading: Loading | None) -> None:
-        """Sets what is loaded; its first pass is what the next one of the run before would be."""
+        """Set what is loaded; its first pass is the one that comes next in the run before."""
         self._loading, before = loading, self._run
         self._run = Run(self._options.tune, before.resumed, before.next_epoch)
         self._started = None
@@ -498,7 +498,7 @@ class DataLoader(Generic[Feed]):
         return self._loading
 
     def _with(self, loading: Loading | None = None, *removed: AskedRows, **changed: Any) -> Self:
-        """A copy of this loader with other options or batches, and with passes of its own."""
+        """Return a copy of this loader with other options or batches, and its own passes."""
         loader = object.__new__(type(self))
         vars(loader).update(vars(self))
         loader._options = replace(self._options, **changed)
@@ -508,12 +508,12 @@ class DataLoader(Generic[Feed]):
         return loader
 
     def __copy__(self) -> Self:
-        """A loader of the same, with passes of its own."""
+        """Return a loader of the same, with its own passes."""
         return self._with()
 
     def _fed(self) -> Fed:
-        """What the linter asks of a loader."""
-        loading = replace(self._loaded)  # it keeps what is so only while nothing is written
+        """Return what the linter needs of a loader."""
+        loading = replace(self._loaded)  # its cached values hold only while nothing is written
 
         def first_on_host() -> Any:
             first = first_item(loading, self._next_cursor())
@@ -558,7 +558,7 @@ class DataLoader(Generic[Feed]):
         return self._next_pass()
 
     def _next_pass(self) -> FeedIterator[Feed]:
-        """Begins the next epoch, or what is left of the one that a cursor is of."""
+        """Begin the next epoch, or the rest of the one that a cursor is of."""
         run = self._run
         resumed, run.resumed = run.resumed, None
         cursor = resumed or self._next_cursor()
@@ -576,7 +576,7 @@ class DataLoader(Generic[Feed]):
         return FeedIterator(loading, self._run, loading.skipping(cursor, skip_steps), wanted)
 
     def _next_cursor(self) -> Cursor:
-        """The cursor of the next epoch; if epochs continue a stream, where the last pass is."""
+        """Return the cursor of the next epoch; if epochs continue a stream, the last pass's."""
         run, remainder = self._run, self._loaded.remainder
         cursor = beginning(run.next_epoch)
         if run.in_order is None or not run.next_epoch:
@@ -588,7 +588,7 @@ class DataLoader(Generic[Feed]):
         return {**cursor, "position": after["position"], "digest": after["digest"]}
 
     def _first(self, epoch: int, at: Mapping[str, object] | None, start: int) -> Cursor:
-        """The cursor that a pass begins at."""
+        """Return the cursor that a pass begins at."""
         if at is not None and start:
             raise ValueError(
                 f"a pass begins at a cursor or at a step: give at=cursor or start={start}, not both"
@@ -895,7 +895,7 @@ class DataLoader(Generic[Feed]):
             NotResumable: The pass has no position that can be stored.
         """
         cursor = Place(*self._run.place[0]).cursor
-        if not cursor["plan"]["ops"] and self._loading:  # no pass has begun: the plan as it is now
+        if not cursor["plan"]["ops"] and self._loading:  # no pass has begun: use the present plan
             cursor = {**cursor, "plan": self._loading.plan()}
         return dict(sealed(cursor))
 
@@ -917,7 +917,7 @@ class DataLoader(Generic[Feed]):
         """
         loading, run = self._loading, self._run
         cursor = loading.checked(state) if loading else checked(state)
-        if loading:  # with the present plan: a change is warned of once
+        if loading:  # with the present plan, so that a change warns only once
             cursor = loading.skipping(with_plan(cursor, loading.plan(cursor)))
         run.resumed, run.place, run.next_epoch = cursor, [Place.of(cursor)], cursor["epoch"]
 
@@ -1078,15 +1078,15 @@ class DataLoader(Generic[Feed]):
         return self._loaded.axes
 
     def _repr_html_(self) -> str:
-        """A table of the plan, the fields and their devices, for a notebook."""
+        """Return a table of the plan, the fields and their devices, for a notebook."""
         return table(self._drawn())
 
     def _drawn(self) -> list[Line]:
-        """The lines of that table."""
+        """Return the lines of that table."""
         return picture(self._loading, self._options.capacity)
 
     def __repr__(self) -> str:
-        """The reader of its batches, and its capacity."""
+        """Show the reader of the batches, and the capacity."""
         loading = self._loading
         reads = repr(loading.source.batches) if loading else "no source"
         return f"{type(self).__name__}({reads}, capacity={self._options.capacity})"
@@ -1096,7 +1096,7 @@ class DataLoader(Generic[Feed]):
         return True
 
     def __len__(self) -> int:
-        """The number of feeds per epoch.
+        """Return the number of feeds per epoch.
 
         Raises:
             TypeError: It is unknown before the source is read.
@@ -1110,22 +1110,22 @@ class DataLoader(Generic[Feed]):
             )
         return known
 
-    if not TYPE_CHECKING:  # or every name would be one
+    if not TYPE_CHECKING:  # otherwise type checkers accept any name
 
         def __getattr__(self, name: str) -> Any:
-            """Says where ops, a cursor and a step belong."""
-            if hasattr(type(self), name):  # a property, whose own error this is
+            """Raise an error that says where ops, a cursor or a step belong."""
+            if hasattr(type(self), name):  # a property that raised: show its own error
                 object.__getattribute__(self, name)
             raise AttributeError(
                 hints.missing_attribute(type(self), name, "loader"), name=name, obj=self
             )
 
     def __enter__(self) -> Self:
-        """Returns the loader; the end of the block closes its passes."""
+        """Return the loader; the end of the block closes its passes."""
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """Closes the passes that are still open."""
+        """Close the passes that are still open."""
         self._run.close()
         self._started = None
 

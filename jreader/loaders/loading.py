@@ -1,7 +1,7 @@
 """`Loading`: what a loader loads, as one frozen value: the source, the options, the placement.
 
-It is resolved once, when the loader gets its source; what depends on the modes of jax follows those
-of the thread that begins a pass (`here`). What all passes of a loader share is in a `Run`.
+It is resolved once, when the loader gets its source. What depends on jax's modes follows the thread
+that begins a pass (`here`). What all passes of a loader share is in a `Run`.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class Loading:
         options: The options of the loader.
         placement: The devices and shardings of feeds.
         remainder: What to do at the end of an epoch, resolved for this source.
-        resident: The data, if they are on the devices already.
-        share: The rows of each batch that this process feeds, if it reads no others.
-        shares: The same for batches of each size, where these differ.
+        resident: The data, if they are already on the devices.
+        share: The rows of each batch that this process feeds, if it reads only those.
+        shares: The same for batches of each size, if sizes differ.
     """
 
     source: Source
@@ -71,7 +71,7 @@ class Loading:
 
     @classmethod
     def of(cls, source: Source, options: Options, resident: Resident | None = None) -> Loading:
-        """Resolves the arguments, so that a wrong one raises its error where it was written.
+        """Resolve the arguments, so that a wrong one raises its error where it was written.
 
         Raises:
             BatchNotDivisible: The devices cannot split batches evenly.
@@ -87,12 +87,12 @@ class Loading:
         return made
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what knows jax's context managers, which cannot be pickled."""
+        """Leave out what holds jax's context managers, which cannot be pickled."""
         return {name: value for name, value in vars(self).items() if name != "putter"}
 
     @property
     def here(self) -> Loading:
-        """The same, with the modes of jax (x64, default device) of this thread."""
+        """The same, under the modes of jax (x64, default device) of this thread."""
         placement = self.placement.under_modes()
         modes = placement.x64, placement.default
         if modes not in self._here:
@@ -116,18 +116,18 @@ class Loading:
 
     @cached_property
     def per_feed(self) -> int:
-        """How many batches make a feed."""
+        """The number of batches per feed."""
         parallel = (self.placement.parts or 1) if self.source.batch_per_place else 1
         return parallel * (self.options.chunk or 1)
 
     @cached_property
     def axes(self) -> int:
-        """How many leading axes of a feed count samples."""
+        """The number of leading axes of a feed that count samples."""
         return 1 + (self.placement.parts is not None) + (self.options.chunk is not None)
 
     @cached_property
     def plain(self) -> bool:
-        """Whether the named arrays of a full batch are a feed without further work."""
+        """True if the named arrays of a full batch are a feed without further work."""
         kind, fields = self.source.kind, self.options.feed_list
         # a mapping may leave out the first array of a batch, whose rows would be counted
         named = kind != "collated" and not (kind == "arrays" and isinstance(fields, Mapping))
@@ -150,7 +150,7 @@ class Loading:
 
     @property
     def names(self) -> list[str] | None:
-        """The names of the fields of a feed; None where only a feed shows them."""
+        """The names of the fields of a feed; None if only a feed shows them."""
         found, named = self.source.batching, self.feeds.names
         plain = type(found.op) is batch and not found.functions
         plane = plain and found.op and indexed(seeded(found.op.reader, 0))
@@ -161,7 +161,7 @@ class Loading:
     def named_there(self) -> Callable[[Any], Any] | None:
         """`feeds.from_samples` for workers, which know neither devices nor jax.
 
-        None where some fields of a feed stay on the host.
+        None if some fields of a feed stay on the host.
         """
         placement = self.placement
         if placement.hosts and placement.target != "host":
@@ -178,40 +178,40 @@ class Loading:
 
     @cached_property
     def putter(self) -> Callable[..., Any]:
-        """What puts feeds on the devices: the next pass need not learn how they go there."""
+        """A function that puts feeds on the devices; later passes reuse what it has learned."""
         return self.placed.putter()
 
     @cached_property
     def masked(self) -> bool:
-        """Whether every feed carries a mask."""
+        """True if every feed carries a mask."""
         op = self.source.batching.counted
         return self.pads or (op is not None and op.removed is not None)
 
     @property
     def pads(self) -> bool:
-        """Whether the last step is filled up with zeros."""
+        """True if the last step is filled up with zeros."""
         return self.remainder.last == "pad"
 
     @cached_property
     def strict(self) -> bool:
-        """Whether a short group of batches is an error."""
+        """True if a short group of batches is an error."""
         return self.remainder.strict(self.source.batching)
 
     def of_feed(self, feed: Any) -> Loading:
-        """The same for feeds of the rows of this one, where batches differ in size."""
+        """Return the same with the share of this feed's rows, if batches differ in size."""
         rows = len(first_column(feed)) if self.shares else 0
         shares = [each for each in self.shares if len(each) == rows]
         return replace(self, share=shares[0], shares=()) if shares else self
 
     def takes(self, rows: int) -> bool:
-        """Whether `rows` rows can be divided evenly over the devices."""
+        """Return whether `rows` rows can be divided evenly over the devices."""
         if self.share is not None:
             return rows == self.share.size
         per_place = self.source.batch_per_place and self.placement.parts is not None
         return per_place or self.placement.divides(rows)
 
     def fed(self, samples: int, op: batch[Any], done: int = 0) -> int:
-        """How many of the samples of an epoch, which `op` batches, make feeds, after some steps."""
+        """Return how many of an epoch's samples, batched by `op`, make feeds, after some steps."""
         if op.drop_last:
             samples = op.sizes.full(done, samples)[1]
         whole = op.sizes.times(self.per_feed).full(done, samples)[1]
@@ -220,7 +220,7 @@ class Loading:
         return samples if given else whole
 
     def short(self, seen: int, needed: int) -> ShortEpoch:
-        """The error of a step with fewer samples."""
+        """Return the error of a step with too few samples."""
         given = f"the last step of this epoch has {seen} samples, not {needed}"
         if self.remainder.steps is not None:
             return ShortEpoch(
@@ -233,16 +233,16 @@ class Loading:
         )
 
     def of_epoch(self, cursor: Cursor | None = None, began: Cursor | None = None) -> Source:
-        """The source of an epoch, from a cursor on, with its `remainder` applied.
+        """Return the source of an epoch, from a cursor on, with its `remainder` applied.
 
         Args:
             cursor: The cursor; None for the beginning.
-            began: The cursor at which the pass began that came to this one; None for this one.
+            began: The cursor at which the pass began that reached this one; None for this one.
         """
         if cursor is not None and (there := self.steered(cursor)) is not self:
             return there.of_epoch(cursor, began)
         if cursor is None or (cursor["position"] is None and not cursor["samples"]):
-            # what short batches of several sizes do depends on lengths, which may grow
+            # the ends of batches of several sizes depend on lengths, which may grow
             vary = self.source.batching.sizes
             return self._ending(self.source.batches) if vary else self._whole
         batches, continues = self.source.batches, self.remainder.continues
@@ -252,7 +252,7 @@ class Loading:
     def _ending(self, batches: Reader[Any], samples: int = 0, steps: int = 0) -> Source:
         batches = self.remainder.of(batches, self.per_feed, samples, steps)
         if batches is self.source.batches:
-            return self.source  # which knows how they are made
+            return self.source  # it has cached how they are made
         return replace(self.source, batches=batches)
 
     @cached_property
@@ -260,7 +260,7 @@ class Loading:
         return self._ending(self.source.batches)
 
     def count(self) -> int | None:
-        """How many feeds an epoch has; None if that is unknown before it is read."""
+        """Return the number of feeds in an epoch; None if it is unknown before reading it."""
         here, remainder, found = self.here, self.remainder, self.of_epoch().batching
         if remainder.steps is not None:
             return remainder.steps
@@ -281,7 +281,7 @@ class Loading:
         return -(-many // self.per_feed) if last == "pad" else None
 
     def check(self) -> None:
-        """Checks, before the first step, that epochs have enough samples, as far as that is known.
+        """Check, before the first step, that epochs have enough samples, as far as that is known.
 
         Raises:
             ShortEpoch: They have too few.
@@ -301,7 +301,7 @@ class Loading:
             raise self.short(samples - whole, sizes.at(whole))
 
     def _check_buckets(self, op: bucket[Any]) -> None:
-        """Checks that each bucket fills its batches; warns of one that never fills any.
+        """Check that each bucket fills its batches; warn of one that never fills any.
 
         Raises:
             ShortEpoch: One is short, and that is an error.
@@ -324,7 +324,7 @@ class Loading:
             )
 
     def checked(self, cursor: Any) -> Cursor:
-        """The cursor, once it is known to be one of what is loaded.
+        """Return the cursor if it fits what is loaded.
 
         Raises:
             ValueError: It is damaged.
@@ -342,10 +342,10 @@ class Loading:
         check_plan(written, plan, caching=any_stores(self.source.batches))
 
     def check_weights(self, cursor: Cursor) -> None:
-        """Checks that a cursor of a resident loader fits the plan that is on the devices.
+        """Check that a cursor of a resident loader fits the plan that is on the devices.
 
         Raises:
-            NotResumable: Weights of a mixture are not what they were.
+            NotResumable: The weights of a mixture have changed.
         """
         if weights_line(self.plan(cursor)) != weights_line(self.plan()):
             raise NotResumable(
@@ -355,10 +355,10 @@ class Loading:
             )
 
     def skipping(self, cursor: Cursor, steps: range | None = None) -> Cursor:
-        """The cursor with `steps` left out, too.
+        """Return the cursor with `steps` skipped, too.
 
         Raises:
-            NotResumable: It leaves out steps of another size, which would be other samples here.
+            NotResumable: It skips steps of another size, which would be other samples here.
         """
         if steps is None and not cursor["skipped"]:
             return cursor
@@ -366,7 +366,7 @@ class Loading:
         return skipping(cursor, steps, size if isinstance(size, str) else size * self.per_feed)
 
     def plan(self, cursor: Cursor | None = None) -> Plan:
-        """The plan as a cursor stores it; updated when the data set grows or shrinks.
+        """Return the plan as a cursor stores it; updated when the data set grows or shrinks.
 
         Args:
             cursor: The cursor that the plan resumes, if any.
@@ -397,19 +397,19 @@ class Loading:
         return plan
 
     def steered(self, cursor: Cursor) -> Loading:
-        """The same with the weights that `set_weights` gave a mixture before a cursor."""
+        """Return the same with the weights that `set_weights` gave a mixture before a cursor."""
         batches = steered(self.source.batches, cursor)
         if batches is self.source.batches:
             return self
         return replace(self, source=replace(self.source, batches=batches))
 
     def with_weights(self, cursor: Cursor, weights: Any) -> Cursor:
-        """The cursor from which a mixture continues with new weights.
+        """Return the cursor from which a mixture continues with new weights.
 
         Raises:
-            TypeError: There is no mixture whose weights may change, or `weights` are none.
+            TypeError: No mixture has weights that may change, or `weights` are not weights.
             ValueError: `weights` do not fit its readers.
-            NotResumable: One order is kept on the devices.
+            NotResumable: The devices hold one order.
         """
         batches, continues = self.of_epoch(cursor).batches, self.remainder.continues
         batches = reweighed(batches, cursor, weights, endless=continues)
@@ -419,7 +419,7 @@ class Loading:
         return changed
 
     def _feeds_in_plan(self) -> Iterator[str]:
-        """The lines of the plan that say how feeds are made."""
+        """Yield the lines of the plan that say how feeds are made."""
         options = self.options
         mapper = getattr(self.source.batches, "mapper", None)
         fields = options.feed_list or getattr(mapper, "feed_list", None)
@@ -433,18 +433,18 @@ class Loading:
 
     @cached_property
     def runs_users_code(self) -> bool:
-        """Whether a pass over the batches calls what its user wrote: one thread draws it then."""
+        """True if a pass over the batches calls users' code: then only one thread draws it."""
         here = self.resident is None and self.options.workers is None
         return here and runs_users_code(self.source.batches)
 
     @property
     def numbered(self) -> bool:
-        """Whether a feed needs its epoch and the number of its first row, to draw or to gather."""
+        """True if a feed needs its epoch and first row number, for random keys or for a gather."""
         return self.resident is not None or self.options.stages.random
 
 
 def _check_shapes(loading: Loading) -> None:
-    """Checks that feeds can be made of batches of several shapes.
+    """Check that batches of several shapes can make feeds.
 
     Raises:
         BatchNotDivisible: The devices cannot split the batches of each bucket evenly.

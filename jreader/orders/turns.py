@@ -1,4 +1,4 @@
-"""Whose turn it is in a mixture, and which of his samples he gives: computed, for any turn at once.
+"""Whose turn it is in a mixture, and which sample comes: computed, for any turn at once.
 
 Shares. With weights w that sum to W, and c[k] the sum of those before source k, the first b blocks
 of Q turns give source k floor(b Q c[k+1] / W) - floor(b Q c[k] / W) samples: less than one off its
@@ -7,8 +7,8 @@ so large that every source has a turn in every block. The floors are exact for w
 2**48 turns / W, and else off by b / 2**48.
 
 The order of a block. Sort its turns by source, and call the place of a turn in that row its rank.
-Turn s has as its rank the bits of s in reverse order (van der Corput's sequence). So every aligned
-run of 2**n turns takes ranks at equal distances, and each source has its share of the run to within
+The rank of turn s is its bits in reverse order (van der Corput's sequence). So every aligned run of
+2**n turns takes ranks at equal distances, and each source has its share of the run to within
 one: a batch of 256 at 7 : 3 has 179 or 180 samples of the first source, where a shuffled order is
 off by 7 on average. Inside runs of 64, each bit is flipped or not by a bit of the run's key that
 belongs to the bits before it (Owen 1995, "Randomly permuted (t,m,s)-nets", in base 2): 63 coins, so
@@ -17,13 +17,13 @@ turn that is looked up; here the turns of a source before turn s are counted in 
 run of the binary digits of s.
 
 Counts at the ends of runs do not depend on keys. So if the run in which a mixture ends has the same
-order in every epoch, all epochs are equally long, and their length is known before a seed is drawn.
-Such a run is called `settled`; so is one that a change of weights cuts.
+order in every epoch, all epochs have one length, which is known before a seed is drawn. Such a run
+is called `settled`; so is one that a change of weights cuts.
 
-It is integer arithmetic with the same results under NumPy and in a trace of jax, which has 32 bits:
-there products are made of limbs of 16 bits. Measured on two cores, with 16,384 turns at once: 40 ns
-a turn for 4 sources, 75 for 200, and seven tenths of the former if turns follow one another; for
-turns that are no neighbours, 100 and 260.
+The arithmetic is on integers, with the same results under NumPy and in a trace of jax, which has 32
+bits: there, products are made of 16-bit limbs. Measured on two cores, with 16,384 turns at once: 40
+ns a turn for 4 sources, 75 for 200, and seven tenths of the former if turns are consecutive; for
+scattered turns, 100 and 260.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class Turns:
     ([0, 0, 1, 0, 0, 1, 0, 0], [0, 1, 0, 2, 3, 1, 4, 5])
 
     Args:
-        weights: Whole numbers of at least 1; the least at least 2**-30 of their sum, which is at
-            most 2**46.
+        weights: Ints of at least 1; the least at least 2**-30 of their sum, which is at most
+            2**46.
 
     Attributes:
         weights: As given.
-        block: The turns after which each source has its share again.
+        block: The number of turns after which each source has its share again.
     """
 
     def __init__(self, weights: Sequence[int]) -> None:
@@ -70,7 +70,7 @@ class Turns:
         self.weights, self._many = tuple(weights), len(weights)
         self._levels = self._most_levels = levels_of(weights)
         self.block: Number = 1 << self._levels
-        # as many sources as a power of two, for a search by halves: those added have no share
+        # a power of two, for a search by halves: the added sources have no share
         self._row = 1 << (self._many - 1).bit_length()
         ends = [*accumulate(weights), *[total] * (self._row - self._many)]
         parts = [divmod(self.block * end, total) for end in (0, *ends)]
@@ -80,12 +80,12 @@ class Turns:
 
     @classmethod
     def traced(cls, weights: Number) -> Turns:
-        """The same turns, of weights that are known only when a program of jax runs.
+        """Return the same turns, for weights that are known only when a program of jax runs.
 
         Every bit of a share is a step of a long division, since a trace has 32 bits.
 
         Args:
-            weights: A jax array of whole numbers, 0 for a source without turns. Their sum is below
+            weights: A jax array of ints, 0 for a source without turns. Their sum is below
                 `TRACED_SUM`, which no trace can check.
         """
         self, namespace = cls.__new__(cls), weights.__array_namespace__()
@@ -112,15 +112,15 @@ class Turns:
     def at(
         self, turns: Number, path: Sequence[Any], settled: int | None = None
     ) -> tuple[Number, Number]:
-        """Whose each of these turns is, and the index of the sample among all that he gives.
+        """Return the source of each of these turns, and the index of its sample within the source.
 
         Args:
             turns: Their numbers, from 0.
-            path: What makes the key of a run, with the number of the run (`orders.key`).
-            settled: The number of a run whose order does not depend on the key.
+            path: The path of a run's key, without the number of the run (`orders.key`).
+            settled: The number of the run whose order does not depend on the key, if any.
 
         Returns:
-            Numbers of sources, and indices, as the turns.
+            Numbers of sources, and indices, in the shape of `turns`.
         """
         host = isinstance(turns, np.ndarray)
         if host and self._many <= _FEW and _in_a_row(turns):
@@ -141,7 +141,7 @@ class Turns:
     def turns_of(
         self, which: Array, sample: Array, path: Sequence[Any], settled: int | None = None
     ) -> Array:
-        """The turns in which sources give these of their samples: the inverse of `at`.
+        """Return the turns in which sources give these samples of theirs: the inverse of `at`.
 
         >>> turns = np.arange(1000)
         >>> bool((Turns((3, 1)).turns_of(*Turns((3, 1)).at(turns, (42,)), (42,)) == turns).all())
@@ -158,7 +158,7 @@ class Turns:
         slot, rank, upper = left & 0, left & 0, self._levels - _RUN_BITS
         for level in range(self._levels):
             coin, inner = left & 0, level - upper
-            if inner == 0:  # the bits so far are those of the run, whose coins say the others
+            if inner == 0:  # the bits so far number the run, whose coins decide the rest
                 low, high = self._coins((block << upper) + slot, path, settled)
             if inner >= 0:
                 node = (slot & ((1 << inner) - 1)).astype(np.uint32)
@@ -173,9 +173,9 @@ class Turns:
     def _one_by_one(
         self, first: int, many: int, path: Sequence[Any], settled: int | None
     ) -> tuple[Number, Number]:
-        """As `at`, for turns that follow one another: each source continues where it is.
+        """Do as `at`, for consecutive turns: each source continues where it is.
 
-        So samples need only be counted, and what is the same for a run is computed once for it.
+        So samples only need counting, and what a run shares is computed once.
         """
         runs = np.arange(first >> _RUN_BITS, (first + many - 1 >> _RUN_BITS) + 1)
         rank = self._ranks_of_runs(runs, path, settled)
@@ -187,7 +187,7 @@ class Turns:
             which += reached
             later.append(int(np.count_nonzero(reached)))
         which = which.T.reshape(-1)
-        order = np.argsort(which, kind="stable")  # 8 bits are counted, not compared
+        order = np.argsort(which, kind="stable")  # NumPy sorts 8 bits by counting
         given = self._given(int(runs[0])) + np.array(later) - rank.size
         sample = np.empty(rank.size, np.int64)
         sample[order] = np.arange(rank.size) + given.repeat(-np.diff(later, append=0))
@@ -197,7 +197,7 @@ class Turns:
     def counts(
         self, turn: int, path: Sequence[Any] = (0,), settled: int | None = None
     ) -> tuple[int, ...]:
-        """How many samples each source gives in the first `turn` turns.
+        """Return how many samples each source gives in the first `turn` turns.
 
         >>> Turns((3, 1)).counts(64), Turns((3, 1)).counts(10**12)
         ((48, 16), (750000000000, 250000000000))
@@ -208,7 +208,7 @@ class Turns:
     def _counts(
         self, turns: Number, sources: Number, path: Sequence[Any], settled: int | None
     ) -> Number:
-        """How many samples each of some sources gives, each before a turn of its own."""
+        """Return how many samples each of some sources gives, each before its own turn."""
         rank, plain = (each.astype(np.int32) for each in self._ranks(turns, path, settled))
         block = turns >> self._levels
         first, last = self._end(block, sources), self._end(block, sources + 1)
@@ -217,7 +217,7 @@ class Turns:
         return last - first + _turns_before(rank, plain, begin, end, self._levels)
 
     def _given(self, run: int) -> Number:
-        """How many samples each source gives before a run, which does not depend on keys."""
+        """Return how many samples each source gives before a run; keys do not matter."""
         upper = self._levels - _RUN_BITS
         block, inside = run >> upper, run & ((1 << upper) - 1)
         ends = self._end(np.array([[block], [block + 1]]), np.arange(self._many + 1))
@@ -231,7 +231,7 @@ class Turns:
     def _ranks(
         self, turns: Number, path: Sequence[Any], settled: int | None
     ) -> tuple[Number, Number]:
-        """The rank of each turn in its block, if that is sorted by source; and without coins."""
+        """Return the rank of each turn in its block, once sorted by source; also without coins."""
         runs, which = distinct(turns >> _RUN_BITS)
         low, high = self._coins(runs, path, settled)
         low, high = _table_of(low, which), _table_of(high, which)
@@ -244,7 +244,7 @@ class Turns:
         return plain ^ flips << _word(self._levels - _RUN_BITS), plain
 
     def _ranks_of_runs(self, runs: Array, path: Sequence[Any], settled: int | None) -> Array:
-        """The ranks of all turns of these runs, [RUN, runs]: each coin is looked at once."""
+        """Return the ranks of all turns of these runs, [RUN, runs]; each coin is used once."""
         low, high = self._coins(runs, path, settled)
         word: Any = (
             np.uint8 if self._levels <= 8 else np.uint16 if self._levels <= 16 else np.uint32
@@ -265,7 +265,7 @@ class Turns:
     def _coins(
         self, runs: Number, path: Sequence[Any], settled: int | None
     ) -> tuple[Number, Number]:
-        """The keys of runs: 31 coins and 32 coins; none are flipped in the settled run."""
+        """Return the keys of runs: 31 coins and 32 coins, all zero for the settled run."""
         low, high = key(*path, runs)
         if settled is None:
             return low, high
@@ -275,11 +275,11 @@ class Turns:
     def _tables(
         self, blocks: Number, word: Any
     ) -> tuple[Callable[[Number], Number], Callable[[Number], Number]]:
-        """Functions of numbers of sources, one for each block.
+        """Return two functions of source numbers, one number for each block.
 
         Returns:
-            Where the turns of these sources begin, if all before the block are sorted by source,
-            and if those in it are.
+            Where the turns of these sources begin, with all turns before the block sorted by
+            source; and with those in it sorted.
         """
         some, which = distinct(blocks)
         if which is None:
@@ -292,13 +292,13 @@ class Turns:
         return lambda sources: ends.take(row + sources), lambda sources: cuts.take(row + sources)
 
     def _cuts(self, blocks: Array) -> Array:
-        """Where the ranks of each source begin in each of these blocks, which are neighbours."""
+        """Return where each source's ranks begin in each of these blocks, which are consecutive."""
         ends = self._end(np.append(blocks, blocks[-1] + 1)[:, None], np.arange(self._row + 1))
         cuts: Array = np.diff(ends, axis=0)
         return cuts
 
     def _end(self, blocks: Number, sources: Number) -> Number:
-        """Where the turns of a source begin, if all turns before a block are sorted by source."""
+        """Return where a source's turns begin, if all turns before a block are sorted by source."""
         if isinstance(blocks, np.ndarray):
             many, exact = blocks.astype(np.uint64), self._rest[sources].astype(np.uint64)
             half, mask = np.uint64(24), np.uint64((1 << 24) - 1)
@@ -312,10 +312,10 @@ class Turns:
         return (many * whole + _product(many, rest)).astype(np.int32)
 
     def found_empty(self, lengths: Sequence[int | None]) -> Sequence[int]:
-        """The run in which each source is asked for one sample more than it has.
+        """Return the run in which each source is asked for one sample more than it has.
 
-        It does not depend on keys. A source of no known length is never found empty, and neither is
-        one that lasts for 2**46 turns: `LAST_TURN // RUN`.
+        It does not depend on keys. A source of unknown length never runs out, and neither does one
+        that lasts for 2**46 turns: `LAST_TURN // RUN`.
         """
         total, low, high = sum(self.weights), [], []
         for length, weight in zip(lengths, self.weights, strict=True):
@@ -328,7 +328,7 @@ class Turns:
         return runs
 
     def _searched(self, low: Number, high: Number, lengths: Number) -> Number:
-        """The last run before which each source has given at most its length, by halves."""
+        """Find by halves the last run before which each source has given at most its length."""
         sources = np.arange(self._many)
         while (high - low > 1).any():
             middle = (low + high) // 2
@@ -339,21 +339,21 @@ class Turns:
 
 
 def levels_of(weights: Sequence[int]) -> int:
-    """Log2 of the turns of a block in which each source has at least one."""
+    """Return log2 of the turns of a block in which each source has at least one."""
     return max(_RUN_BITS, (-(-sum(weights) // min(weights)) - 1).bit_length())
 
 
 def _turns_before(rank: Number, plain: Number, begin: Number, end: Number, levels: int) -> Number:
-    """How many turns of a block before one have ranks from `begin` up to `end`.
+    """Count the turns of a block before one that have ranks from `begin` up to `end`.
 
-    They are runs, one for each bit of the turn's number that is 1. The ranks of a run differ from
-    each other by a power of two, and from that of the turn in one bit below it.
+    They are runs, one for each 1 bit of the turn's number. The ranks of a run differ from each
+    other by a power of two, and from the turn's rank in one bit below it.
 
     Args:
-        rank: That of the turn.
+        rank: The rank of the turn.
         plain: The bits of its number in the block, in reverse order.
-        begin: The first of the ranks.
-        end: The one after the last.
+        begin: The first rank.
+        end: The rank after the last.
         levels: The bits of a number in the block, or more.
     """
     first, last = begin - 1, end - 1
@@ -371,7 +371,7 @@ def _turns_before(rank: Number, plain: Number, begin: Number, end: Number, level
 
 
 def _backwards(words: Number) -> Number:
-    """The bits of uint32 words in reverse order: pairs change places, then pairs of pairs."""
+    """Reverse the bits of uint32 words: swap neighbours, then pairs, and so on."""
     for shift, every in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F), (8, 0x00FF00FF)):
         by, mask = np.uint32(shift), np.uint32(every)
         words = (words >> by & mask) | (words & mask) << by
@@ -383,12 +383,12 @@ def _word(number: Number) -> Number:
 
 
 def _quotient(left: Number, total: Number, bits: Number) -> tuple[Number, Number]:
-    """The integer part of `left * 2**bits / total`, which fits 32 bits, and the remainder.
+    """Return the integer part of `left * 2**bits / total`, which fits 32 bits, and the remainder.
 
     Args:
         left: uint32 numbers of at most `total`.
         total: A uint32 number below 2**31.
-        bits: How many; a traced number of at most `MOST_LEVELS`.
+        bits: The number of bits; a traced number of at most `MOST_LEVELS`.
     """
 
     def step(done: Number, state: tuple[Number, Number]) -> tuple[Number, Number]:
@@ -406,13 +406,13 @@ def _quotient(left: Number, total: Number, bits: Number) -> tuple[Number, Number
 
 
 def _coin(low: Number, high: Number, node: Number, inner: int) -> Number:
-    """The coin of a node of a run at some level, as the lowest bit of a number."""
+    """Return the coin of a node of a run at some level, as the lowest bit of a number."""
     last = inner == _RUN_BITS - 1
     return high >> node if last else low >> (node + np.uint32((1 << inner) - 1))
 
 
 def _product(many: Number, fraction: list[Number]) -> Number:
-    """The integer part of uint32 times a fraction in three limbs of 16 bits, the lowest first."""
+    """Return the integer part of uint32 times a fraction of three 16-bit limbs, lowest first."""
     low, middle, high = fraction
     half, mask = np.uint32(16), np.uint32((1 << 16) - 1)
     one, two = many & mask, many >> half

@@ -1,7 +1,8 @@
-"""Columns: rows that are found by number, wherever they lie.
+"""Columns: rows found by number, wherever they are stored.
 
-An array is a column as it is. All else extends `Column`, and says only what differs: a length, and
-rows by number (`gather`, or `each`). A tree of columns of one length makes samples (`planes.py`).
+An array is a column as it is. Everything else extends `Column`, and defines only what differs: a
+length, and rows by number (`gather`, or `each`). A tree of columns of one length makes samples
+(`planes.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Indices: TypeAlias = Any
 """An array of integers, of NumPy or jax, traced or not."""
 
 Take: TypeAlias = Callable[..., Any]
-"""Gives rows of an array, as its method `take` does; or rows of any column, given them alone."""
+"""Returns rows of an array, as its method `take` does; or rows of a column, given only the rows."""
 
 
 class Where(NamedTuple):
@@ -50,22 +51,21 @@ class Column:
     ({'n': np.int64(4)}, [{'n': np.int64(16)}], {'n': array([1, 9])})
 
     Attributes:
-        stacks: Whether arrays may hold its rows: batches of other columns are lists of samples.
-        kind: The dtype and shape of its rows; None where only a row shows them.
-        form: What a row number is; None for one number. Rows of columns of one form may stand in
-            one column.
+        stacks: Whether its rows can be stacked; batches of other columns are lists of samples.
+        kind: The dtype and shape of its rows; None if only a row shows them.
+        form: The form of a row number; None for a plain int. Columns of one form can be joined.
         in_pairs: Whether a row number is two: the row in a column, and the number of the column.
-        rows_each: How many rows of another column make one of its own.
-        at_once: How many rows are gathered at once where they are wanted one by one.
-        block_starts: The row at which each block begins, where an order by blocks reads these as a
-            whole (`held`).
-        block_bytes: How many bytes such a block has, if `set_block_starts` made them; else 0.
-        arrays: The arrays, or maps of files, that its rows lie in, for checks of files and for
-            advice on how they are read; none where rows are made.
-        tables: Arrays that say where rows lie in those.
-        asks_users_class: Whether each row is one call of a `__getitem__` in Python.
+        rows_each: The number of another column's rows that make one of its own.
+        at_once: The number of rows to gather at once when they are requested one by one.
+        block_starts: The first row of each block, if an order by blocks reads blocks whole
+            (`held`).
+        block_bytes: The size of such a block, if `set_block_starts` made them; else 0.
+        arrays: The arrays, or maps of files, that hold its rows, for checks of files and for advice
+            on how they are read; none if rows are computed.
+        tables: Arrays that locate rows in those.
+        asks_users_class: Whether each row is a call of a `__getitem__` in Python.
         late: Whether rows come late, from other machines or a decoder of sounds or videos, so that
-            a pass asks for some batches ahead.
+            a pass requests some batches ahead.
     """
 
     stacks: bool = True
@@ -82,7 +82,7 @@ class Column:
     late: bool = False
 
     def __len__(self) -> int:
-        """The number of rows; where rows are not one number, what each may be at most."""
+        """Return the number of rows; if a row is several numbers, the bound of each."""
         raise NotImplementedError(f"{type(self).__name__} must define __len__(self)")
 
     def __repr__(self) -> str:
@@ -90,15 +90,15 @@ class Column:
 
     @property
     def source(self) -> Column:
-        """The column whose rows its rows are made of: of documents, for windows of these."""
+        """The column that its rows are made from: the documents, for windows of documents."""
         return self
 
     def without(self, _documents: Array) -> Column | None:
-        """The same with padding in place of these rows of its source; None if it has no padding."""
+        """Return it with padding in place of these rows of its source; None if it cannot pad."""
         return None
 
     def __getitem__(self, rows: Any) -> Any:
-        """A row of a number, or several: an array, or a list where rows cannot be stacked."""
+        """Return one row, or several: an array, or a list if rows cannot be stacked."""
         if isinstance(rows, slice):
             rows = np.arange(*rows.indices(len(self)))
         which = np.asarray(rows)
@@ -117,42 +117,42 @@ class Column:
         return rows
 
     def gather(self, rows: Array) -> Any:
-        """Those rows: an array, a tree of arrays, or a list where they are not to be stacked."""
+        """Return these rows: an array, a tree of arrays, or a list if they cannot be stacked."""
         return list(self.each(rows))
 
     def each(self, rows: Array) -> Iterator[Any]:
-        """Those rows one by one; what cannot be made of one raises behind those before it."""
+        """Yield these rows one by one; a row that fails raises after those before it."""
         for low in range(0, len(rows), self.at_once):
             yield from self.rows_until_error(rows[low : low + self.at_once])
 
     def rows_until_error(self, rows: Array) -> Iterable[Any]:
-        """The rows at once; if one raises, one by one, so that those before it come first."""
+        """Return these rows, gathered at once; one by one if one raises, so that it comes last."""
         try:
             given: Iterable[Any] = [self.gather(rows)]
-        except Exception:  # which of them it was shows one by one
+        except Exception:  # one by one, the failing row shows
             given = (self.gather(rows[at : at + 1]) for at in range(len(rows)))
         return chain.from_iterable(map(_samples, given))
 
     def gatherer(self, _size: int) -> tuple[Take, Staging | None]:
-        """The call that gathers up to so many rows; if it is `take`, what makes the array for it.
+        """Return a call that gathers up to so many rows; for `take`, also its output's staging.
 
-        The method `take`, because NumPy's function of that name is three calls of Python.
+        It is the method `take`, because NumPy's function of that name makes three Python calls.
         """
         return self.gather, None
 
     def where(self, _rows: Array) -> list[Where] | None:
-        """Where those rows lie in files; None if they lie in none."""
+        """Return where these rows lie in files; None if they lie in none."""
         return None
 
     def placed(self) -> tuple[Any, Callable[[Any, Indices], Any]]:
-        """What goes to a device, and how rows are gathered there.
+        """Return what to put on a device, and how to gather rows there.
 
         Returns:
-            A tree of arrays; and a function of that tree, on the device, and of rows, which jax
-            traces: it gives what `gather` gives.
+            A tree of arrays; and a traceable function of that tree, on the device, and of rows: it
+                returns what `gather` returns.
 
         Raises:
-            ValueError: Rows are made when they are asked for.
+            ValueError: Rows are made on access.
         """
         raise ValueError(
             f"{described(self)} makes its rows when they are asked for, and a device needs columns "
@@ -161,17 +161,17 @@ class Column:
 
     @staticmethod
     def concat(columns: Sequence[Any]) -> Any:
-        """Several columns that say so alike as one such column; None if only rows show it."""
+        """Return columns of one class as one column of it; None if they cannot be joined so."""
 
     def cuts(self, size: int) -> Array:
-        """The row at which each run of rows begins that has about `size` bytes."""
+        """Return the first row of each run of about `size` bytes."""
         raise NotImplementedError(f"{type(self).__name__} must define cuts(self, size)")
 
     def held(self, low: int, high: int) -> Any:
-        """Those rows, which lie in one block, read at once: a tree of columns in memory."""
+        """Read these rows, which lie in one block, at once: a tree of columns in memory."""
         return list(self.each(np.arange(low, high)))
 
-    def reading(self, *, in_batches: bool = True) -> Column:  # noqa: ARG002  # blocks ask
+    def reading(self, *, in_batches: bool = True) -> Column:  # noqa: ARG002  # for columns of blocks
         """The same rows for one pass, which calls `prefetch`, and `close` at its end."""
         return self
 
@@ -190,8 +190,8 @@ class ArrayColumn(Column):
     """A column whose rows stand in one array; a subclass defines `gatherer`, and `each`.
 
     Attributes:
-        dtype: That of the array.
-        shape: That of all rows.
+        dtype: The dtype of the array.
+        shape: The shape of all rows.
     """
 
     dtype: np.dtype[Any]
@@ -209,7 +209,7 @@ class ArrayColumn(Column):
         return len(self.shape)
 
     def gather(self, rows: Array) -> Array:
-        """Those rows as an array of their own."""
+        """Return these rows as a new array."""
         take, staged = self.gatherer(len(rows))
         given: Array = take(rows) if staged is None else take(rows, 0, staged(len(rows)), "clip")
         return given
@@ -219,14 +219,14 @@ class ArrayColumn(Column):
         return map(self.__getitem__, map(slice, begins.tolist(), ends.tolist()))
 
     def slices(self, begins: Array, size: int, out: Array | None = None) -> Array:
-        """`size` rows from each of these on, as an array of [slices, size, ...]."""
+        """Return `size` rows from each of these on, as an array of [slices, size, ...]."""
         taken = np.empty((len(begins), size, *self.shape[1:]), self.dtype) if out is None else out
         for row, span in zip(taken, self.spans(begins, begins + size), strict=True):
             row[...] = span
         return taken
 
     def cuts(self, size: int) -> Array:
-        """Runs of as many rows each."""
+        """Return the first row of each run; all runs have the same number of rows."""
         each = prod(self.shape[1:]) * self.dtype.itemsize
         return np.arange(0, max(len(self), 1), max(size // max(each, 1), 1))
 
@@ -236,7 +236,7 @@ class ArrayColumn(Column):
 
 
 class Dense(ArrayColumn):
-    """The rows of an array, or of what is indexed as arrays are.
+    """The rows of an array, or of an object that is indexed like one.
 
     >>> Dense(np.arange(4) * 10).gather(np.array([3, 0]))
     array([30,  0])
@@ -247,20 +247,20 @@ class Dense(ArrayColumn):
 
     def __init__(self, array: Any) -> None:
         self.array, self.dtype, self.shape = array, array.dtype, array.shape
-        if isinstance(array, np.ndarray):  # others are not laid end to end
+        if isinstance(array, np.ndarray):  # others are not joined
             self.arrays, self.kind = (array,), (array.dtype, array.shape[1:])
 
     def each(self, rows: Array) -> Iterator[Any]:
-        """Views, not copies; of objects, what may be changed."""
+        """Return the rows as views; objects as `protected` returns them."""
         each_row = map(getitem, repeat(self.array), rows.tolist())
         return map(protected, each_row) if self.array.dtype.hasobject else each_row
 
     def spans(self, begins: Array, ends: Array) -> Iterable[Array]:
-        """Views of the array."""
+        """Return views of the array."""
         return map(getitem, repeat(self.array), map(slice, begins.tolist(), ends.tolist()))
 
     def gatherer(self, size: int) -> tuple[Take, Staging | None]:
-        """Whole rows are taken as they lie in memory, into staged memory where that pays."""
+        """Return a `take` of whole rows in the order of memory, into staged memory if it pays."""
         array = self.array
         if array.dtype.hasobject:
             return self._objects, None
@@ -278,7 +278,7 @@ class Dense(ArrayColumn):
         return (stored.take, staged) if staged.leases else (take, None)
 
     def slices(self, begins: Array, size: int, out: Array | None = None) -> Array:
-        """As rows of a view in which they overlap: a third of a loop, a tenth of `np.stack`."""
+        """Take rows of a view in which they overlap: a third of a loop, a tenth of `np.stack`."""
         taken = np.asarray(overlapping(self.array, size)[begins])
         if out is None:
             return taken
@@ -286,7 +286,7 @@ class Dense(ArrayColumn):
         return out
 
     def where(self, rows: Array) -> list[Where] | None:
-        """Where those rows lie in the file that is mapped."""
+        """Return where these rows lie in the mapped file."""
         mapped = self.array
         while not (isinstance(mapped, np.memmap) and isinstance(mapped.base, mmap.mmap)):
             if not isinstance(mapped, np.ndarray):
@@ -299,11 +299,11 @@ class Dense(ArrayColumn):
         return [Where(str(mapped.filename), first + row * step) for row in rows.tolist()]
 
     def placed(self) -> tuple[Any, Callable[[Any, Indices], Any]]:
-        """The array."""
+        """Return the array, and how to gather its rows on a device."""
         return np.asarray(self.array), rows_on_device
 
     def _objects(self, rows: Array) -> Array:
-        """Rows of an array of objects, of which no change reaches the column."""
+        """Return rows of an array of objects, protected: no change reaches the column."""
         picked: Array = self.array[rows]
         for place in np.ndindex(picked.shape):
             picked[place] = protected(picked[place])
@@ -311,7 +311,7 @@ class Dense(ArrayColumn):
 
 
 class Objects(Column):
-    """Rows of any form, which a function makes when they are asked for.
+    """Rows of any form, which a function makes on access.
 
     >>> squares = Objects(9, lambda rows: (row**2 for row in rows.tolist()))
     >>> squares, squares[-1], squares.gather(np.array([3, 0]))
@@ -319,9 +319,9 @@ class Objects(Column):
 
     Args:
         length: The number of rows.
-        make: Makes the rows of some numbers, one after another.
-        where: Says where those rows lie in files.
-        name: What errors call the rows.
+        make: Makes the rows of these numbers, one after another.
+        where: Finds where rows lie in files.
+        name: The name of the rows in errors.
     """
 
     stacks = False
@@ -342,22 +342,22 @@ class Objects(Column):
         return f"{self._name}[{self._length}]"
 
     def each(self, rows: Array) -> Iterator[Any]:
-        """Those rows one by one, made when they are asked for."""
+        """Return these rows one by one, made on access."""
         return self._make(rows)
 
     def where(self, rows: Array) -> list[Where] | None:
-        """Where those rows lie in files, if they lie in some."""
+        """Return where these rows lie in files, if they lie in any."""
         return self._where and self._where(rows)
 
 
 def in_dtype(number: Any, dtype: np.dtype[Any]) -> Any:
-    """A number in a dtype.
+    """Convert a number to a dtype.
 
     >>> in_dtype(7, np.dtype("f4")), in_dtype(None, np.dtype(object))
     (np.float32(7.0), None)
 
     Raises:
-        ValueError: The dtype has no such number, or it is no single one.
+        ValueError: The dtype cannot represent it, or it is not a single number.
     """
     try:
         made = np.asarray(number).astype(dtype)
@@ -370,15 +370,15 @@ def in_dtype(number: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def gathered_in_order(rows: Array, read: Callable[[Array], Iterable[Any]]) -> list[Any]:
-    """Rows in a list, which are read by rising numbers: of a file, from its begin to its end.
+    """Read rows by ascending number, as from the begin of a file to its end; return them in order.
 
     >>> gathered_in_order(np.array([5, 2, 5]), lambda rows: print(rows) or rows.tolist())
     [2 5 5]
     [5, 2, 5]
 
     Args:
-        rows: The numbers.
-        read: Reads the rows of numbers that do not decrease, one after another.
+        rows: The numbers of the rows.
+        read: Reads rows of ascending numbers, one after another.
     """
     if len(rows) < 2 or bool((rows[1:] >= rows[:-1]).all()):
         return list(read(rows))
@@ -390,16 +390,14 @@ def gathered_in_order(rows: Array, read: Callable[[Array], Iterable[Any]]) -> li
 
 
 def set_block_starts(columns: Sequence[Column], size: int) -> None:
-    """Has columns of the same samples say where blocks begin of `size` bytes of the largest one."""
+    """Set the same blocks in columns of the same samples: `size` bytes of the largest column."""
     starts = max((column.cuts(size) for column in columns), key=len)
     for column in columns:
         column.block_starts, column.block_bytes = starts, size
 
 
 def run_begins(offsets: Array, size: int) -> list[int]:
-    """The rows at which runs begin that end before they are longer than `size`.
-
-    A row that is longer is a run by itself.
+    """Return the first row of each run of at most `size`; a longer row is a run by itself.
 
     >>> run_begins(np.array([0, 2, 4, 5, 20, 21]), 5)
     [0, 3, 4]
@@ -417,7 +415,7 @@ def run_begins(offsets: Array, size: int) -> list[int]:
 
 
 def offsets_of(lengths: Any) -> Array:
-    """Where each of several begins, laid end to end, and where the last one ends.
+    """Return where each part begins, laid end to end, and where the last one ends.
 
     >>> offsets_of([3, 0, 2])
     array([0, 3, 3, 5])
@@ -428,12 +426,12 @@ def offsets_of(lengths: Any) -> Array:
 
 
 def _samples(gathered: Any) -> Iterable[Any]:
-    """What a column has gathered, as samples that cannot be written to."""
+    """Return gathered rows as samples that are read-only."""
     return gathered if isinstance(gathered, list) else Columns(read_only_columns(gathered))
 
 
 def column_of(leaf: Any) -> Column:
-    """A leaf of a tree of columns as a `Column`: an array, a list of objects, or what is one."""
+    """Return a leaf of a tree of columns (an array, a list of objects, a column) as a `Column`."""
     if isinstance(leaf, Column):
         return leaf
     return (
@@ -449,12 +447,12 @@ def array_column(array: Any) -> ArrayColumn:
 
 
 def _protected_objects(objects: list[Any], rows: Array) -> Iterator[Any]:
-    """Those objects, which may be changed."""
+    """Return these objects, protected from changes."""
     return map(protected, map(objects.__getitem__, rows.tolist()))
 
 
 def each_column(fn: Callable[[Any], Any], tree: Any) -> Any:
-    """The tree of what `fn` makes of each column; a list is one column.
+    """Apply `fn` to each column of a tree; a list is one column.
 
     >>> each_column(len, {"ids": [5, 6, 7], "pair": (np.zeros(3), "abc")})
     {'ids': 3, 'pair': (3, 3)}
@@ -468,14 +466,14 @@ def each_column(fn: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def rows_on_device(placed: Any, rows: Indices) -> Any:
-    """Those rows of a tree of arrays on a device, in a trace."""
+    """Gather rows of a tree of arrays on a device, in a trace."""
     return map_tree(lambda array: array.at[rows].get(mode="promise_in_bounds"), placed)
 
 
 def stored_whole(array: Array, axes: tuple[int, ...]) -> Array | None:
-    """An array with these axes if that is how it lies in memory, whole; else None.
+    """Return a view with these axes if they are in the order of memory, without gaps; else None.
 
-    Otherwise `take` would copy it, all of it, for every batch.
+    Otherwise `take` would copy the whole array for every batch.
     """
     stored = np.asarray(array).transpose(axes)
     whole = stored.flags.c_contiguous and stored.flags.aligned and not array.dtype.hasobject
@@ -483,8 +481,8 @@ def stored_whole(array: Array, axes: tuple[int, ...]) -> Array | None:
 
 
 def axes_as_stored(array: Array) -> tuple[int, ...]:
-    """The axes of an array in the order of memory, as far as its rows stay rows."""
-    if isinstance(array, np.ndarray) and array.flags.c_contiguous:  # as most are
+    """Return the axes of an array in the order of memory; its first axis stays the first."""
+    if isinstance(array, np.ndarray) and array.flags.c_contiguous:  # the usual case
         return tuple(range(array.ndim))
     inner = range(1, array.ndim)
     return 0, *sorted(inner, key=lambda axis: -abs(array.strides[axis]))

@@ -52,22 +52,22 @@ class Node(Generic[T]):
     """
 
     pinned: bool = False
-    """Whether epochs and draws stop here: what it reads stays as it is, pass after pass."""
+    """True if epochs and draws stop here: its samples stay the same, pass after pass."""
     from_reader: ClassVar[Literal["", "all", "some", "each"]] = ""
-    """Which samples of its field `reader` it hands on unchanged: "all", "some", or none (""); or
-    "each", if it makes one sample of each."""
+    """How its samples relate to those of its field `reader`: "all" or "some" of them, unchanged;
+    "each", if it makes one from each; "" otherwise."""
     unit: ClassVar[str] = "samples"
     """What `length` counts."""
     in_cursor: ClassVar[Literal["always", "in place", "counted", "never"]] = "always"
-    """Whether a cursor names the op: "never", if it gives one sample for each of its reader, at the
-    same position; "counted", only where an op above counts what it gives; "in place", always, but
-    its samples have the indices that they have in its reader."""
+    """When a cursor names the op. "never": it makes one sample from each of its reader,
+    at the same position. "counted": only if an op above counts its samples. "in place": always, but
+    its samples keep the indices that they have in its reader."""
     moves: Literal["", "rows", "keys", "samples"] = ""
-    """How it may change places with others (`mapped_rows.py`): "rows", if it reorders or selects
-    samples by their index alone; "samples", if it makes one of each alone, or hands it on; "keys",
-    if it puts a key beside each."""
+    """How it commutes with other ops (`mapped_rows.py`): "rows", if it reorders or selects
+    samples by index alone; "samples", if it maps each by itself, or hands it on; "keys", if it puts
+    a key beside each."""
     shown_call: ClassVar[str] = ""
-    """The call as errors name it, where its fields do not say it."""
+    """The call as errors show it, if its fields do not say it."""
     made_at: str
 
     # An editor shows the docstring of `__new__` or `__init__` for a call, if there is one, instead
@@ -80,10 +80,10 @@ class Node(Generic[T]):
         return self
 
     def __post_init__(self) -> None:
-        """Checks and converts the arguments (`declarations`)."""
+        """Check and convert the arguments (`declarations`)."""
         convert_fields(self)
         set_fields(self, **self.check_arguments())
-        vars(self).pop("input_readers", None)  # a check that asked may have changed them
+        vars(self).pop("input_readers", None)  # cached before a field changed
 
     def check_arguments(self) -> Mapping[str, Any]:
         """Raises if arguments do not fit each other; returns the fields that change.
@@ -94,16 +94,16 @@ class Node(Generic[T]):
 
     def __call__(self) -> Iterator[T]:
         """Begins a pass and returns its items."""
-        from jreader.readers.starting import items_of  # noqa: PLC0415  # it starts what is defined here
+        from jreader.readers.starting import items_of  # noqa: PLC0415  # starting imports this module
 
         return items_of(self)
 
     def __bool__(self) -> bool:
-        """A reader is true, also an empty one: `__len__` alone would make it false."""
+        """Always true: `__len__` alone would make an empty reader false."""
         return True
 
     def __len__(self) -> int:
-        """The number of samples of a pass, if it is known."""
+        """Return the number of samples in a pass, if it is known."""
         known = self.length()
         if known is None:
             raise TypeError(
@@ -117,48 +117,49 @@ class Node(Generic[T]):
         raise NotImplementedError(f"{type(self).__name__} must define start(self, at)")
 
     def length(self) -> int | None:
-        """The number of samples of a pass; None if it is not known or has no end.
+        """Return the number of samples in a pass; None if it is unknown or endless.
 
-        An op that hands on all samples of its `reader`, or makes one of each, has as many as that.
+        By default, ops that hand on all samples of `reader`, or make one from each, have its
+        length.
         """
         return length(vars(self)["reader"]) if self.from_reader in ("all", "each") else None
 
     def may_be_endless(self) -> bool | Callable[[list[bool]], bool]:
-        """Whether a pass may never end; or a function of the same for its readers."""
+        """Return whether a pass may never end; or a function of the same for its readers."""
         return any
 
     def plane(self) -> Plane | None:
-        """The index plane, for an op that only reorders or selects samples; else None."""
+        """Return the index plane of an op that only reorders or selects samples; else None."""
         return None
 
     def lookup(self) -> Callable[[int], T] | None:
-        """A function that finds a sample by its index, if its readers have one; else None."""
+        """Return a function that finds a sample by index, if its readers have one; else None."""
         return None
 
     def over_rows(self, rows: Reader[Any]) -> Node[Any] | None:
-        """The op over other, indexed rows, where it moves rows or keys; else None."""
+        """Return the op over other, indexed rows, if it moves rows or keys; else None."""
         return with_reader(self, rows) if self.moves == "rows" else None
 
     def beside_key(self) -> Node[Any]:
-        """The op over samples with a key beside them, where it moves samples."""
+        """Return the op over samples with keys beside them, if it moves samples."""
         return self
 
     def lazily(self) -> Node[Any] | None:
-        """The same samples, with fields made when asked for (`made_rows.py`); None if it has none.
+        """Return an op with the same samples and positions, or None if it has no lazy form.
 
-        The positions are the same too.
+        Its samples compute their fields on access (`made_rows.py`).
         """
         return None
 
     def resolved(self, draws: Draws) -> Mapping[str, Any]:
-        """The fields that a pass fills in with numbers that it draws: a missing seed, say."""
+        """Return the fields that a pass fills with numbers it draws, such as a missing seed."""
         kind: Any = type(self)
         missing = "seed" in names_by(kind) and getattr(self, "seed", 0) is None
         return {"seed": draws.seed()} if missing else {}
 
     @cached_property
     def input_readers(self) -> tuple[Reader[Any], ...]:
-        """The readers that it reads: all ops in its fields, and what `reader`, `readers` hold."""
+        """The readers below: all ops in its fields, and the values of `reader` and `readers`."""
         found: list[Reader[Any]] = []
         kind: Any = type(self)
         for name in names_by(kind):
@@ -172,7 +173,7 @@ class Node(Generic[T]):
         return tuple(found)
 
     def changed(self, new: Mapping[str, Any]) -> Self:
-        """A copy with other values of some fields; the op itself if none differs.
+        """Return a copy with other values of some fields; the op itself if none differs.
 
         Not `dataclasses.replace`: it calls `__init__` by keyword, which `chain(*readers)` cannot
         take.
@@ -188,51 +189,51 @@ class Node(Generic[T]):
 
     @property
     def lazy_length(self) -> bool:
-        """Whether its length is only known by reading files."""
+        """True if its length is unknown until files are read."""
         return False
 
     @property
     def stores(self) -> bool:
-        """Whether it is streamed while its folder is incomplete, then indexed (`growing.py`)."""
+        """True if it is streamed while its folder is incomplete, then indexed (`growing.py`)."""
         return False
 
     def wrapped(self) -> Reader[T] | None:
-        """The reader that it wraps and only adds methods to, as a pipeline does; else None."""
+        """Return the reader inside, if it only adds methods to it, like a pipeline; else None."""
         return None
 
     def layout(self) -> str:
-        """A line of a cursor that says what else its order follows from: how data lie; else ""."""
+        """Return a cursor line for the layout of the data, if the order depends on it; else ""."""
         return ""
 
     def cursor_extra(self) -> str:
-        """Text in the cursor after the arguments of the op; else ""."""
+        """Return text that a cursor adds after the arguments of the op; else ""."""
         return ""
 
     def remote_sizes(self) -> list[str]:
-        """The names and sizes of its files that are not on this machine, as a cursor has them."""
+        """Return the names and sizes of its files on other machines, as a cursor stores them."""
         return []
 
     def local_sizes(self) -> Sequence[int] | None:
-        """The sizes of the files that it is of, 0 of those elsewhere; None if it knows none."""
+        """Return the sizes of its files, 0 for those on other machines; None if unknown."""
         return None
 
     def file_paths(self) -> Sequence[str]:
-        """The files that its samples are read from; none where it reads no files itself."""
+        """Return the files that its samples are read from; none if it reads no files itself."""
         return ()
 
     def revision(self) -> str:
-        """The name and version that the publisher gives its data; else ""."""
+        """Return the name and version that the publisher gives the data; else ""."""
         return ""
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[T]] | None:
-        """A pass over runs of `size` samples, if that is cheaper than one by one; else None."""
+        """Return a pass over runs of `size` samples, if cheaper than one by one; else None."""
         plane = plane_of(self)
         return None if plane is None else plane.batches(size, at)
 
     def __getstate__(self) -> dict[str, Any]:
-        """The arguments are pickled; what a pass has gathered (open files, say) is not."""
+        """Pickle the arguments, but not what a pass has cached, such as open files."""
         kept = {name: getattr(self, name) for name in field_names(self)}
-        if "__dataclass_fields__" not in vars(type(self)):  # it has attributes, not fields
+        if "__dataclass_fields__" not in vars(type(self)):  # not a dataclass: its attributes count
             kept |= {name: value for name, value in vars(self).items() if not _gathered(self, name)}
         return kept | {"made_at": self.made_at}
 
@@ -241,17 +242,17 @@ class Node(Generic[T]):
         return f"{type(self).__name__}({', '.join(self.written())})"
 
     def _repr_html_(self) -> str:
-        """The plan as a notebook shows it; nothing is read for it."""
-        from jreader.readers.plan_lines import lines_of, table  # noqa: PLC0415  # it asks what is defined here
+        """Return the plan as a notebook shows it, without reading anything."""
+        from jreader.readers.plan_lines import lines_of, table  # noqa: PLC0415  # plan_lines imports this module
 
         return table(lines_of(self))
 
     def notes(self) -> tuple[str, ...]:
-        """What a table of the plan says of the op, besides how many samples it has."""
+        """Return notes on the op for a table of the plan, besides its length."""
         return ()
 
     def written(self, *but: object) -> Iterator[str]:
-        """The arguments but for some, as in a call: functions without names, others with them."""
+        """Yield the arguments as in a call, except for some: functions unnamed, others by name."""
         left_out = [*map(id, but)]
         for field in declared(self):
             if not hasattr(self, field.name):
@@ -265,7 +266,7 @@ class Node(Generic[T]):
 
 
 def without_ids(parts: Iterable[T], left_out: list[int]) -> Iterator[T]:
-    """The parts without those of these ids, each dropped as often as its id is listed."""
+    """Yield the parts without those of these ids; an id that is listed twice drops two parts."""
     for part in parts:
         if id(part) in left_out:
             left_out.remove(id(part))
@@ -274,7 +275,7 @@ def without_ids(parts: Iterable[T], left_out: list[int]) -> Iterator[T]:
 
 
 def field_names(node: Node[Any]) -> tuple[str, ...]:
-    """The names of the fields that are set: a subclass with its own `__init__` may set none."""
+    """Return the names of the set fields: a subclass with its own `__init__` may set none."""
     names = declared_names(node)
     if all(map(hasattr, repeat(node), names)):
         return names
@@ -282,12 +283,12 @@ def field_names(node: Node[Any]) -> tuple[str, ...]:
 
 
 def _gathered(node: Node[Any], name: str) -> bool:
-    """Whether an attribute is what a pass has gathered, not the user's."""
+    """Return whether a pass cached an attribute, so that the user did not set it."""
     return isinstance(getattr(type(node), name, None), cached_property)
 
 
 def arguments(node: Node[Any]) -> list[tuple[str, Any]]:
-    """The fields of an op that its user gives, and their values."""
+    """Return the fields that the user of an op gives, and their values."""
     kind: Any = type(node)
     names = tuple(filter(partial(hasattr, node), names_by(kind, given=True)))
     return list(zip(names, map(getattr, repeat(node), names), strict=True))
@@ -299,15 +300,15 @@ def field_value(node: Node[Any], name: str, default: Any = None) -> Any:
 
 
 def _is_default(field: Field[Any], value: object) -> bool:
-    if isinstance(value, str):  # one that has travelled is another object
+    if isinstance(value, str):  # an unpickled one is another object
         return value == field.default
     return field.default is not MISSING and value is field.default
 
 
 def overriding_pass(reader: Reader[T]) -> Callable[[], Iterable[T]] | None:
-    """The `__iter__` or `__call__` of a subclass that overrides it but not `start`; else None."""
+    """Return the `__iter__` or `__call__` that a subclass overrides without `start`; else None."""
     kind = type(reader)
-    if not isinstance(reader, Node) or "start" in vars(kind):  # as in most: no call is made
+    if not isinstance(reader, Node) or "start" in vars(kind):  # most ops: return without a call
         return None
     if stands_for(kind, "start", "__call__", "__iter__"):
         return None
@@ -317,7 +318,7 @@ def overriding_pass(reader: Reader[T]) -> Callable[[], Iterable[T]] | None:
 
 
 def with_reader(node: Node[Any], reader: Reader[Any]) -> Node[Any]:
-    """A copy of an op that reads one reader, over another one."""
+    """Return a copy of an op with one reader, over another reader."""
     (before,) = node.input_readers
     for name in field_names(node):
         if (value := getattr(node, name)) is before:
@@ -328,7 +329,7 @@ def with_reader(node: Node[Any], reader: Reader[Any]) -> Node[Any]:
 
 
 def declares(reader: Node[Any], name: str) -> bool:
-    """Whether a class attribute, or a method, still holds: no subclass overrides the pass alone."""
+    """Return whether a class attribute or method holds: no subclass overrides only the pass."""
     kind = type(reader)
     return name in vars(kind) or stands_for(kind, name, "start", "__call__", "__iter__")
 
@@ -350,8 +351,8 @@ def children(node: Node[Any]) -> Iterator[Node[Any]]:
 def ops_of(reader: Reader[Any], *, pinned: bool = True, most: int = sys.maxsize) -> list[Node[Any]]:
     """The ops of a plan, from its last one down to its sources.
 
-    It walks without recursion, as all that goes through a whole plan has to: a plan may have more
-    ops than Python calls may nest.
+    It does not recurse, and neither may other walks of a whole plan: a plan may have more ops than
+    Python's recursion limit.
 
     >>> from jreader import batch, shuffle
     >>> [type(op).__name__ for op in ops_of(batch(shuffle(lambda: "abc", 3), 2))]
@@ -359,8 +360,8 @@ def ops_of(reader: Reader[Any], *, pinned: bool = True, most: int = sys.maxsize)
 
     Args:
         reader: Any reader.
-        pinned: Whether also those below ops that epochs and draws do not pass.
-        most: How many to look for.
+        pinned: Whether to include ops below those that epochs and draws do not pass.
+        most: The number of ops to stop at.
     """
     found: list[Node[Any]] = []
     left = [reader]
@@ -374,7 +375,7 @@ def ops_of(reader: Reader[Any], *, pinned: bool = True, most: int = sys.maxsize)
 
 
 def sources_first(top: K, below: Callable[[K], Iterable[K]]) -> Iterator[K]:
-    """What lies below `top`, and `top` itself, each after what lies below it; no recursion.
+    """Return `top` and all that lies below, each after what lies below it, without recursion.
 
     >>> list(sources_first(7, lambda n: [n // 2 - 1, n // 2] if n > 2 else []))
     [2, 0, 1, 3, 7]
@@ -425,17 +426,17 @@ def unwrapped(reader: Reader[T]) -> Reader[T]:
 
 
 def readers_below(reader: Reader[Any]) -> Sequence[Reader[Any]]:
-    """The readers that a reader reads: none, where it is a plain function."""
+    """Return the readers that a reader reads; none if it is a plain function."""
     return reader.input_readers if isinstance(reader, Node) else ()
 
 
 def lazy_length(reader: Reader[Any]) -> bool:
-    """Whether the length of a reader is only known by reading files."""
+    """Return whether the length of a reader is unknown until files are read."""
     return any(map(attrgetter("lazy_length"), ops_of(reader)))
 
 
 def origin(reader: Reader[Any], *how: str) -> Reader[Any]:
-    """The reader whose samples some ops only hand on, as their `Node.from_reader` says.
+    """Return the reader below ops that only hand on its samples, as `Node.from_reader` says.
 
     >>> from jreader import batch, firstn
     >>> origin(firstn(batch(lambda: "abc", 2), 1), "all", "some")
@@ -449,13 +450,13 @@ def origin(reader: Reader[Any], *how: str) -> Reader[Any]:
 
 
 def unit_of(reader: Reader[Any]) -> str:
-    """What the length of a reader counts: "samples", "batches", or the "rows" of `pack`."""
+    """Return the unit of a reader's length: "samples", "batches", or the "rows" of `pack`."""
     made = origin(reader, "all", "some")
     return made.unit if isinstance(made, Node) else "samples"
 
 
 def below_keys(reader: Reader[Any]) -> Reader[Any]:
-    """The reader of the samples that an op puts keys beside; any other reader as it is."""
+    """Return the reader of the samples that an op puts keys beside; any other reader unchanged."""
     keyed = isinstance(reader, Node) and reader.moves == "keys"
     return readers_below(reader)[0] if keyed else reader
 
@@ -471,7 +472,7 @@ def length(reader: Reader[Any]) -> int | None:
         kind = type(reader)
         if "length" in vars(kind) or stands_for(kind, "length", "__len__"):
             return reader.length()
-    if isinstance(reader, type):  # that of its instances
+    if isinstance(reader, type):  # its `__len__` is that of its instances
         return None
     try:
         return len(reader)  # type: ignore[arg-type]  # or it raises

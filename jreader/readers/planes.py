@@ -1,14 +1,13 @@
 """The index plane: batches without samples.
 
-A reader is *indexed* when the index of a sample is enough to find it: it knows its `columns` (what
-there is to gather from), its length, and a `route` from indices to rows. An op that does not look
-into samples only reroutes, so over an indexed reader it is indexed too, and needs one more method,
-`plane()`. Then nothing is read that is not asked for: a pass resumes anywhere at once, a shuffle
-without a window holds nothing, and a batch is one gather for each column, whose cost a sample is
-that of a copy.
+A reader is *indexed* if it can find a sample by its index: it knows its `columns` (what there is to
+gather from), its length, and a `route` from indices to rows. An op that does not look into samples
+only reroutes. So over an indexed reader it is indexed too, and needs one more method, `plane()`.
+Then only requested samples are read: a pass resumes anywhere at once, a shuffle without a window
+holds nothing in memory, and a batch is one gather per column, at the cost of a copy.
 
-The naive pass (`start`) is the specification: tests/readers/test_planes.py holds that both give the
-same samples, and that a route gives the same rows under NumPy and under a trace of jax.
+The naive pass (`start`) is the specification: tests/readers/test_planes.py checks that both give
+the same samples, and that a route gives the same rows under NumPy and under a trace of jax.
 """
 
 from __future__ import annotations
@@ -51,16 +50,16 @@ class Plane:
     Attributes:
         columns: A tree of arrays, or of columns that gather.
         length: The number of samples; `ENDLESS` for no end.
-        route: Gives, for an array of indices, the rows of each column, in the order of the leaves.
+        route: Maps an array of indices to the rows of each column, in the order of the leaves.
         straight: Whether the row of every sample is its index.
-        runs: Whether samples that follow one another are rows that do, in all columns.
-        blocks: The sample at which each block begins, where samples lie in blocks that are decoded
-            as a whole, in their order; the first 0. Else None.
-        lanes: How many lanes own the blocks: sample i is one of lane i % lanes, up to a shift
-            between epochs, and no two lanes read the same blocks, but for one at each border.
-        held: The inverse of `route`: the samples that hold some rows, given the number of their
-            column, these rows and the index at which to end. None where the row of every sample is
-            its index, or where only a search finds it.
+        runs: Whether consecutive samples are consecutive rows, in all columns.
+        blocks: The first sample of each block, if samples lie, in order, in blocks that are decoded
+            whole; begins with 0. Else None.
+        lanes: The number of lanes that own the blocks: sample i belongs to lane i % lanes, up to a
+            shift between epochs. Lanes share no block, except for one at each border.
+        held: The inverse of `route`: finds the samples that hold some rows, given the number of the
+            column, the rows, and the index to stop at. None if the row of every sample is its
+            index, or if only a search finds it.
     """
 
     columns: Any
@@ -73,19 +72,19 @@ class Plane:
     held: Callable[[int, Array, int], Held] | None = field(default=None, kw_only=True)
 
     def take(self, indices: Array) -> Sequence[Any]:
-        """The samples of these indices."""
+        """Return the samples at these indices."""
         return BatchGatherer(self.columns, len(indices))(self.rows(indices))
 
     def nth(self, index: int) -> Any:
-        """The sample of this index."""
+        """Return the sample at this index."""
         return next(self.each(np.array([index])))
 
     def each(self, indices: Array) -> Iterator[Any]:
-        """The samples of these indices one by one, views where rows are arrays."""
+        """Return the samples at these indices one by one, as views where rows are arrays."""
         return _samples(self.columns, iter(self.rows(indices)))
 
     def rows(self, indices: Array) -> list[Array]:
-        """The rows of these indices, checked here once for many batches: a gather does not look."""
+        """Return the rows at these indices, checked once for many batches: gathers do not check."""
         routed = self.route(indices)
         checked: Any = None, 0
         for rows, column in zip(routed, leaves(self.columns), strict=True):
@@ -100,7 +99,7 @@ class Plane:
         return routed
 
     def holding(self, rows: Array, end: int = ENDLESS, column: int = 0) -> Held:
-        """The samples that hold these rows of a column, up to an index.
+        """Return the samples that hold these rows of a column, up to an index.
 
         >>> from jreader import arrays, epochs, shuffle
         >>> plane = indexed(epochs(shuffle(arrays(np.arange(5) * 10), seed=0), 2))
@@ -109,8 +108,8 @@ class Plane:
         (array([1, 5]), [np.int64(30), np.int64(30)])
 
         Args:
-            rows: Rows as the source has them: of windows and packs, documents.
-            end: Where to stop; needed where the plane has no end.
+            rows: Rows as the source numbers them; for windows and packs, documents.
+            end: The index to stop at; needed if the plane is endless.
             column: The number of the column, in the order of the leaves.
         """
         end = min(end, self.length)
@@ -124,7 +123,7 @@ class Plane:
         return held.within(end)
 
     def samples(self, at: Position) -> Pass[Any]:
-        """One by one, views where rows are arrays; the position is the number of the next one."""
+        """Return a pass over single samples; its position is the number of the next one."""
         done = self._index(at)
         opened = opened_for_pass(self.columns, in_batches=False)
 
@@ -135,7 +134,7 @@ class Plane:
         return Pass(items, count, opened.close)
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[Any]]:
-        """In runs of `size`, the last one shorter; the position is as that of `samples`."""
+        """Return a pass over batches of `size`, the last one shorter; positions count samples."""
         done = self._index(at)
         opened = opened_for_pass(self.columns, in_batches=True)
         gathered = BatchGatherer(opened.columns, size)
@@ -154,13 +153,13 @@ class Plane:
                     done += high - low
                     parts: list[Array] = []
                     for rows in distinct:
-                        parts.append(rows[low:high])  # noqa: PERF401  # it would be one more call
+                        parts.append(rows[low:high])  # noqa: PERF401  # a comprehension costs one more call
                     yield gathered.gather(parts * (len(routed) // len(parts)))
 
         return Pass(deal(), lambda: done, opened.close)
 
     def _runs(self, low: int, many: int, most: int) -> Iterator[Array]:
-        """The indices from one on, in runs: of `many`, then twice as many, and so on, to `most`."""
+        """Yield the indices from `low` on, in runs of `many`, doubled up to `most`."""
         while low < self.length:
             yield np.arange(low, min(low + many, self.length))
             low, many = low + many, min(2 * many, most)
@@ -172,15 +171,15 @@ class Plane:
         back: Callable[[Held], Held] | None = None,
         reach: Callable[[int], int] = lambda end: end,
     ) -> Plane:
-        """The plane of `length` samples, of which sample i is sample `order(i)` of this one.
+        """Return the plane of `length` samples whose sample i is sample `order(i)` of this one.
 
         Args:
             length: The number of samples.
-            order: Takes an array of numbers of samples, and gives their indices in this plane.
-            back: The inverse: moves what this plane holds to the indices of the samples, some of
-                which may lie outside of range(length). Without it, all of them are searched.
-            reach: Where this plane has no end, before which index of it the samples before another
-                one are.
+            order: Maps an array of sample numbers to their indices in this plane.
+            back: The inverse: maps indices of this plane to sample numbers, some of which may lie
+                outside range(length). Without it, all samples are searched.
+            reach: For an endless plane: maps an end of the samples to an index of this plane,
+                before which they all lie.
         """
 
         def held(column: int, rows: Array, end: int) -> Held:
@@ -191,7 +190,7 @@ class Plane:
         return Plane(self.columns, length, lambda indices: self.route(order(indices)), held=held)
 
     def part(self, first: int, length: int) -> Plane:
-        """The plane of `length` samples, from sample `first` of this one on."""
+        """Return the plane of `length` samples of this one, from sample `first` on."""
         part = self.reordered(
             length,
             lambda indices: indices + first,
@@ -210,7 +209,7 @@ class Plane:
 
     @cached_property
     def at_once(self) -> int:
-        """How many indices to route in one go; fewer where each gives many rows."""
+        """The number of indices to route per call; smaller if each gives many rows."""
         each = [each.rows_each for each in leaves(self.columns) if isinstance(each, Column)]
         return max(_MAX_ROUTED // max(each, default=1), 1)
 
@@ -236,7 +235,7 @@ class Plane:
 
 
 def indexed(reader: Reader[Any]) -> Plane | None:
-    """The plane of a reader; None where samples have to be read to be found.
+    """Return the plane of a reader; None if samples must be read to be found.
 
     >>> from jreader import arrays, filter, shuffle
     >>> digits = arrays(np.arange(10))
@@ -248,17 +247,17 @@ def indexed(reader: Reader[Any]) -> Plane | None:
 
 @dataclass(frozen=True, eq=False)
 class SideBySide:
-    """Trees of columns side by side, of which only the rows show whether they are tuples.
+    """Trees of columns side by side, if only their rows show whether they are tuples.
 
     Attributes:
-        parts: The trees: a sample is one tuple, into which those that are tuples are laid.
+        parts: The trees: a sample is one tuple, into which samples that are tuples are unpacked.
     """
 
     parts: tuple[Any, ...]
 
 
 def flattened(row: Sequence[Any]) -> tuple[Any, ...]:
-    """One tuple of what lies side by side; those that are tuples are laid into it.
+    """Return one tuple of parts side by side; parts that are tuples are unpacked into it.
 
     >>> flattened([(1, 2), "a"])
     (1, 2, 'a')
@@ -270,7 +269,7 @@ def flattened(row: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _flat(parts: list[Sequence[Any]]) -> Sequence[Any]:
-    """Batches side by side as one, stacked if all of them are."""
+    """Return batches side by side as one batch, stacked if all of them are."""
     trees = [part.columns for part in parts if isinstance(part, Columns)]
     if len(trees) == len(parts):
         return Columns(flattened(trees))
@@ -304,13 +303,13 @@ class BatchGatherer:
         ]
 
     def __call__(self, routed: Sequence[Array]) -> Sequence[Any]:
-        """The samples of those rows of each column."""
+        """Return the samples of these rows of each column."""
         return self.gather(self.found(routed))
 
     def found(self, routed: Sequence[Array]) -> list[Array]:
-        """Those rows as `gather` needs them: of joined columns, by address.
+        """Return these rows as `gather` needs them: by address in joined columns.
 
-        Rows of many batches may be found at once, which costs less.
+        Finding the rows of many batches at once costs less.
         """
         if self.beside is not None:
             left = iter(routed)
@@ -323,7 +322,7 @@ class BatchGatherer:
         return found
 
     def gather(self, routed: Sequence[Array]) -> Sequence[Any]:
-        """The samples of those rows of each column, which were found."""
+        """Return the samples of rows that `found` returned."""
         if self.beside is not None:
             left = iter(routed)
             return _flat([part.gather(list(islice(left, many))) for part, many in self.beside])
@@ -331,7 +330,7 @@ class BatchGatherer:
             return list(_samples(self.tree, iter(routed)))
         parts: list[Any] = []
         for (gather, staged), rows in zip(self.ways, routed, strict=True):
-            # clip, since the rows were checked: to raise, take would gather into a buffer first
+            # clip, as rows are checked already: to raise, take would gather into a buffer first
             given = () if staged is None else (0, staged(len(rows)), "clip")
             parts.append(gather(rows, *given))
         if self.flat is tuple:
@@ -340,7 +339,7 @@ class BatchGatherer:
             tree = dict(zip(self.tree, parts, strict=True))
         else:
             tree = rebuilt(self.tree, iter(parts)) if self.flat is None else parts[0]
-        if not self.arrays:  # what gathers by itself may give trees
+        if not self.arrays:  # a column that gathers by itself may return a tree
             return tree if isinstance(tree, list) else Columns(tree)
         batch: Columns[Any] = Columns.__new__(Columns)  # __init__ would look at the leaves again
         batch.columns, batch.arrays = tree, parts
@@ -348,7 +347,7 @@ class BatchGatherer:
 
 
 def _flat_kind(tree: Any, columns: list[Any]) -> type | None:
-    """Tuple or dict if a tree is one of nothing but these columns, ndarray if it is one column."""
+    """Return tuple or dict for a flat tree of these columns, ndarray for a single column."""
     if tree is columns[0]:
         return np.ndarray
     if type(tree) not in {dict, tuple}:
@@ -358,7 +357,7 @@ def _flat_kind(tree: Any, columns: list[Any]) -> type | None:
 
 
 def _samples(columns: Any, routed: Iterator[Array]) -> Iterator[Any]:
-    """The samples of those rows of each column, one by one."""
+    """Return the samples of these rows of each column, one by one."""
     if isinstance(columns, SideBySide):
         parts = [_samples(part, routed) for part in columns.parts]
         return map(flattened, zip(*parts, strict=True))

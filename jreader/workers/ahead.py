@@ -1,8 +1,8 @@
-"""Work ahead of the consumer: shared by all ops that prefetch, or map on workers.
+"""Working ahead of the consumer: shared by all ops that prefetch, or map on workers.
 
-A `Crew` draws chunks of items, each with the position after it, so that looking ahead cannot spoil
-a position, and has somebody work on them. What is done goes through one queue; whoever wants order
-sorts on the consumer's side, without a lock. An error comes in its place.
+A `Crew` draws chunks of items, each with the position after it, so that prefetching cannot spoil a
+position, and has workers process them. Results go through one queue; if they must be in order, the
+consumer's side sorts them, without a lock. An error is raised in its place among them.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ class DrawnChunk(Generic[S]):
     """Items that are drawn at once, and what becomes of them.
 
     Attributes:
-        first: The number of the first one, of all items of the pass.
-        items: The items; none once they were worked on.
-        positions: After each of them.
-        results: What was made of them; fewer where an error came.
-        error: What was raised after those.
+        first: The index in the pass of the first item.
+        items: The items; empty once they are processed.
+        positions: The position after each of them.
+        results: Their results; fewer if an error came.
+        error: The error raised after those.
         ends: Whether nothing is drawn after it.
-        seconds: How long it took to draw them.
-        bytes: What they weigh.
-        future: Of the task that an executor was given; None where there is none.
-        tries: How often it was given to one.
-        sent_at: When it was given to one.
-        done_at: When that was done with it.
-        refused: What the executor raised that takes no more.
+        seconds: The time it took to draw them.
+        bytes: Their estimated size.
+        future: The future of its task on an executor; None without one.
+        tries: How often it was submitted.
+        sent_at: When it was submitted.
+        done_at: When the executor finished it.
+        refused: The error of an executor that accepts no more tasks.
     """
 
     first: int
@@ -64,14 +64,14 @@ class DrawnChunk(Generic[S]):
     tries = 0
 
     def rest(self, done: int) -> DrawnChunk[S]:
-        """A chunk of the items that were not worked on; this one ends before them."""
+        """Split off the items that were not processed as a chunk; this one ends before them."""
         items, positions = self.items[done:], self.positions[done:]
         rest = DrawnChunk(self.first + done, items, positions, self.error, ends=self.ends)
         self.positions, self.error, self.ends = self.positions[:done], None, False
         return rest
 
     def fail(self) -> None:
-        """Raises the error that came, once."""
+        """Raise its error, once."""
         error, self.error = self.error, None
         try:
             if error is not None:
@@ -85,74 +85,74 @@ class DrawnChunk(Generic[S]):
 
 
 class Crew(Generic[S]):
-    """Draws the items of a pass, and works on them, before they are requested.
+    """Draw the items of a pass, and process them, before they are requested.
 
     Args:
-        op: Which op this is for, in errors.
-        made_at: Where in the user's program that was made.
+        op: The name of the op, for errors.
+        made_at: The line of the user's program that made the op.
         up: The pass, read by one thread at a time.
-        limits: How many work, and how far they may be ahead.
+        limits: The number of workers, and how far ahead they may be.
         work: The counters of the op.
     """
 
-    look = inf  # seconds between two looks whether the workers are there
-    # fields that few passes change are those of the class: an object with many is slower
+    look = inf  # seconds between two checks that the workers are alive
+    # class attributes, as few passes change them: an object with many fields is slower
     ordered = True  # whether results keep the order of the items
-    source_closed = waits = False  # whether the source is closed, and is waited for
-    working = 0  # threads beside that of the drawer, which may need the source for their items
-    drawer_maps = False  # whether that of the drawer works on items right now
-    leaves_early = True  # whether a thread closes a source that is over, before the consumer comes
+    source_closed = waits = False  # whether the source is closed; whether `close` waits for that
+    working = 0  # threads besides the drawer's that may need the source for their items
+    drawer_maps = False  # whether the drawer's thread is processing items
+    leaves_early = True  # whether a thread closes an exhausted source before the consumer comes
 
     def __init__(self, op: str, made_at: str, up: Pass[S], limits: Limits, work: Work) -> None:
         self.op, self.made_at, self.where = op, made_at, f"{op}, made at {made_at}"
         self.up, self.limits, self.work = up, limits, work
-        self.latest = [up.position()]  # the position of the consumer
+        self.latest = [up.position()]  # the consumer's position
         self.window, self.chunksize, self.item_bytes = limits.window, 1, 1.0
-        self.lock = threading.RLock()  # of all below; reentrant: gc may drop a pass anywhere
-        self.free = self.window  # how many more items may be drawn
+        self.lock = threading.RLock()  # guards all below; reentrant: gc may drop a pass anywhere
+        self.free = self.window  # slots: the items that may still be drawn
         self.drawn = 0
-        self.thread_reads = self.consumer_reads = False  # who is in the source, if anybody
-        self.over = self.closed = False  # nothing is drawn, or handed over, any more
-        self.done: SimpleQueue[DrawnChunk[S] | None] = SimpleQueue()  # None where it is closed
-        self.waiting: dict[int, DrawnChunk[S]] = {}  # those that are done before their turn
-        self.in_work: dict[int, DrawnChunk[S]] = {}  # an error may have to name these
-        self.threads: list[threading.Thread] = []  # to wait for at exit
+        self.thread_reads = self.consumer_reads = False  # who is in the source, if any
+        self.over = self.closed = False  # nothing more is drawn, or handed over
+        self.done: SimpleQueue[DrawnChunk[S] | None] = SimpleQueue()  # None marks the end
+        self.waiting: dict[int, DrawnChunk[S]] = {}  # finished before their turn
+        self.in_work: dict[int, DrawnChunk[S]] = {}  # for errors that name them
+        self.threads: list[threading.Thread] = []  # to join at exit
         self.fork_guard = ForkGuard()
 
     def begin(self) -> None:
-        """Begins to work; has the pass stopped if the program exits meanwhile."""
+        """Begin to work; stop the pass if the program exits meanwhile."""
         self.fork_guard.check("this pass")
         stop_at_exit(self)
 
     def __enter__(self) -> None:
-        """The consumer comes for the first item."""
+        """Start when the consumer comes for the first item."""
         try:
             self.begin()
-        except BaseException as error:  # an interrupt, say: threads that have begun end
+        except BaseException as error:  # such as an interrupt: end threads that have begun
             self.__exit__(type(error))
             raise
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """The consumer leaves, and is in the source no more; gc, which comes anywhere, goes on."""
+        """Stop when the consumer leaves the source; gc, which may come anywhere, does not wait."""
         self.waiting.clear()
         self.consumer_reads, self.waits = False, kind is not GeneratorExit
         self.stop()
 
     def send(self) -> None:
-        """Does what the consumer does for the workers, whenever it comes for a chunk."""
+        """Submit work to the workers, whenever the consumer comes for a chunk."""
 
     def take(self, chunk: DrawnChunk[S]) -> None:
-        """Takes what the workers made of a chunk, in its turn."""
+        """Take the results of a chunk, in its turn."""
         self.in_work.pop(chunk.first, None)
 
     def check_workers(self, turn: int) -> None:
-        """Raises if the workers that make item `turn` are gone."""
+        """Raise if the workers that process item `turn` are gone."""
 
     def cancel(self) -> None:
         """Cancels unfinished work when the pass is closed."""
 
     def draw(self, many: int) -> DrawnChunk[S] | None:
-        """Draws so many items on the consumer's thread, or fewer as `read`; None if it is over."""
+        """Draw up to `many` items on the consumer's thread, as `read`; None if the pass is over."""
         with self.lock:
             if self.over:
                 return None
@@ -160,13 +160,13 @@ class Crew(Generic[S]):
         return self.read(many)
 
     def read(self, many: int, seconds: float = inf) -> DrawnChunk[S] | None:
-        """Draws so many items, or fewer if they are not as those before them; None if it is over.
+        """Draw up to `many` items, fewer if they differ in size; None if the pass is over.
 
-        Only one thread reads at a time, which has set `thread_reads`, or `consumer_reads`.
+        Only one thread reads at a time: the one that has set `thread_reads`, or `consumer_reads`.
 
         Args:
-            many: How many.
-            seconds: How long that may take.
+            many: The number of items.
+            seconds: The time that it may take.
         """
         began, up = time.perf_counter(), self.up
         items: list[S] = []
@@ -187,7 +187,7 @@ class Crew(Generic[S]):
                     break
             else:
                 ends = len(items) < many
-        except BaseException as error:  # an exit too: it comes after the items before it
+        except BaseException as error:  # also an exit: it comes after the items before it
             if self.where:
                 noted(error, f"raised while {self.where}, read ahead")
             failed, ends = error, True
@@ -203,7 +203,7 @@ class Crew(Generic[S]):
         return chunk
 
     def awaited(self, turn: int) -> DrawnChunk[S] | None:
-        """The chunk that begins with item `turn`, or any if not in order; None if it is closed."""
+        """Return the chunk at item `turn`, or any if unordered; None if the pass is closed."""
         self.send()
         waiting, until = self.waiting, time.monotonic() + (self.limits.timeout or inf)
         self.work.depths.append(len(waiting) + self.done.qsize())
@@ -216,10 +216,10 @@ class Crew(Generic[S]):
         return chunk
 
     def received(self, turn: int, until: float) -> DrawnChunk[S] | None:
-        """The chunk that is done next; None if the pass was closed.
+        """Return the next finished chunk; None if the pass was closed.
 
         Raises:
-            TimeoutError: Item `turn` was waited for until then.
+            TimeoutError: Item `turn` has not come by `until`.
         """
         self.fork_guard.check("this pass")
         while True:
@@ -244,8 +244,8 @@ class Crew(Generic[S]):
         )
 
     def handed_over(self) -> Generator[Any, None, None]:
-        """The results for the consumer, who gets errors in their place."""
-        turn, last = 0, sys.maxsize  # the item that comes next, and the one behind the last one
+        """Yield the results to the consumer; errors are raised in their place."""
+        turn, last = 0, sys.maxsize  # the next item, and the end
         chunk: DrawnChunk[S] | None = None
         item: Any = None
         failed: BaseException | None = None
@@ -267,43 +267,43 @@ class Crew(Generic[S]):
                             last = turn if self.ordered else self.drawn
                 if failed is not None:
                     raise failed
-            finally:  # or a traceback would hold this frame, and that an error
+            finally:  # otherwise a traceback would hold this frame, and the frame an error
                 chunk = item = failed = None
 
     def resize(self, wanted: float) -> None:
-        """Sets the size of chunks, unless items are too heavy."""
+        """Set the size of chunks, unless items are too large."""
         wanted = min(2 * self.chunksize, wanted)
         self.chunksize = self.limits.chunksize_of(wanted, self.item_bytes)
         self.widen(self.limits.window_of(self.chunksize, self.item_bytes))
 
     def widen(self, window: int) -> None:
-        """Sets how many items may be ahead of the consumer."""
+        """Set how many items may be ahead of the consumer."""
         if window != self.window:
             with self.lock:
                 more, self.window = window - self.window, window
                 self.give_slots(more)
 
     def give_slots(self, slots: int) -> None:
-        """Permits so many more draws, and wakes the threads that wait for them."""
+        """Permit so many more draws, and wake the threads that wait for them."""
         with self.lock:
             self.free += slots
 
     def close(self) -> None:
-        """Stops; waits until the source is closed, unless a thread is working with it."""
+        """Stop, and wait until the source is closed, unless a thread is working with it."""
         self.waits = True
         self.stop()
 
     def stop(self) -> None:
-        """Stops all work, wakes waiting threads, and closes the source."""
+        """Stop all work, wake waiting threads, and close the source."""
         if self.fork_guard.forked:
             return
         with self.lock:
             closed, self.over, self.closed = self.closed, True, True
-            last = not self.source_closed and self._is_last()  # before anybody is woken
+            last = not self.source_closed and self._is_last()  # before any thread wakes
         if not closed:
             self.give_slots(0)
             with suppress(Empty):
-                while True:  # results that are not taken hold no memory
+                while True:  # so that results that are not taken hold no memory
                     self.done.get_nowait()
             self.done.put(None)
             self.cancel()
@@ -311,16 +311,16 @@ class Crew(Generic[S]):
             self.close_source()
 
     def leave(self) -> None:
-        """Closes the source once it is over; if a thread is using it, that thread closes it.
+        """Close the source once it is over; if a thread is using it, that thread closes it.
 
-        A generator cannot be closed while a thread is inside of it; and items that are worked on
-        may need what it holds open.
+        A generator cannot be closed while a thread is inside it; and items in work may need what it
+        holds open.
         """
         if self._is_last():
             self.close_source()
 
     def _is_last(self) -> bool:
-        """Whether a source that is over is unused: the first thread to ask closes it."""
+        """Return whether a source that is over is unused: the first thread to ask closes it."""
         with self.lock:
             over = self.over if self.leaves_early else self.closed
             needed = (
@@ -337,33 +337,33 @@ class Crew(Generic[S]):
 
 
 def made_ahead(crew: Crew[Any], *, ordered: bool = True) -> Pass[Any]:
-    """The results of a crew, which starts at the first request.
+    """Return a pass over the results of a crew, which starts at the first request.
 
     Args:
-        crew: Who makes it.
-        ordered: Whether results keep the order of the items. Otherwise they come as they get ready,
+        crew: The crew.
+        ordered: Whether results keep the order of the items. Otherwise they come as they are ready,
             and an error after all that was drawn.
     """
     if not ordered:
         crew.ordered = False
-    position = partial(getitem, crew.latest, 0)  # none of Python, since loops ask at every item
+    position = partial(getitem, crew.latest, 0)  # runs no Python code, as loops ask per item
     return stoppable_pass(crew.handed_over(), position, crew.close)
 
 
 def stoppable_pass(
     items: Generator[T, None, None], position: Callable[[], Position], stop: Callable[[], object]
 ) -> Pass[T]:
-    """A pass that any thread may close, even while another one waits for its next item.
+    """Return a pass that any thread may close, even while another one waits for its next item.
 
     Args:
-        items: Ends once it was stopped.
-        position: As of any `Pass`.
+        items: The items; they end once the pass is stopped.
+        position: As in any `Pass`.
         stop: Wakes whoever waits in `items`.
     """
 
     def close() -> None:
         stop()
-        with suppress(ValueError):  # another thread waits in it, and has been notified
+        with suppress(ValueError):  # another thread waits in it, and has been woken
             items.close()
 
     return Pass(items, position, close)

@@ -1,18 +1,18 @@
-"""Prefetch a loader's feeds on threads, only where that pays.
+"""Prefetch a loader's feeds on threads, but only if that pays.
 
 Moving a cheap host loop behind a queue costs 25 to 40 % on two cores, while a jitted step returns
-at once anyway. So whoever is free draws: a consumer that comes back quickly draws for itself, as if
-there were no thread; one that stays away (a step that is awaited), or a source that takes its time,
-calls a thread in, which then keeps `capacity` items ready. Drawing goes in turn, so the order is
-the source's, and each item carries the position after it.
+at once anyway. So whoever is free draws. A consumer that comes back quickly draws for itself, as if
+there were no thread. If it stays away (it waits for a step), or the source is slow, a thread
+starts, which then keeps `capacity` items ready. Draws take turns, so the order is the source's, and
+each item carries the position after it.
 
-A pass that runs users' code has one thread that draws it (`threads/drawers.py`). Which one is
-chosen when the pass begins, from what was seen of the one before (`Pace`): a thread at first, and
-where the consumer stays away or the source takes its time; else the consumer's, for the whole pass.
+A pass that runs users' code is drawn by one thread (`threads/drawers.py`). It is chosen when the
+pass begins, from what the previous one has measured (`Pace`): a background thread at first, and if
+the consumer stays away or the source is slow; otherwise the consumer's, for the whole pass.
 
-Whoever draws an item finishes it (`finish`: the placing of a feed, 200 us). Behind a slow source
-that would be added to the source's time: so there one thread draws on at once, and a second one
-finishes what was drawn.
+Whoever draws an item finishes it (`finish` places a feed, in 200 us). Behind a slow source, that
+would add to the source's time: so one thread draws on at once, and a second one finishes what was
+drawn.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ _LIMITS = Limits(workers=2, window=0)
 _TRIAL_ITEMS = 4  # items before it is known whether prefetching pays
 
 TURN: Any = object()
-"""An item of a pass that is none: what comes next is another pass over users' code."""
+"""A marker among the items: what follows is another pass over users' code."""
 
 _END: Any = object()
 
 
 class Pace:
-    """What a loader's latest pass has seen of its source and its consumer.
+    """What a loader's latest pass has measured of its source and its consumer.
 
     Attributes:
-        pays: Whether a thread that looks ahead was worth it for most items; also if not known.
+        pays: Whether a prefetching thread paid for most items; True if unknown.
     """
 
     pays = True
@@ -65,7 +65,7 @@ def lookahead(
     drawer: Drawer | None = None,
     pace: Pace | None = None,
 ) -> Pass[T]:
-    """`finish` of the items of `up`, at most `capacity` of them drawn before they are asked for.
+    """Apply `finish` to the items of `up`, at most `capacity` of them drawn ahead of requests.
 
     >>> from jreader import start
     >>> list(lookahead(start(lambda: "abc"), capacity=2, finish=str.upper).items)
@@ -73,12 +73,12 @@ def lookahead(
 
     Args:
         up: A pass, drawn by the consumer's thread and others in turn.
-        capacity: How many items may wait; 0 draws each when it is asked for.
-        finish: A function of an item; several threads call it at once.
-        counters: What counts how long `finish` takes, and how many items wait; None for nothing.
-        tunable: What may change the capacity while the pass runs; None for nothing.
-        drawer: Who has begun the pass, and draws and closes it; None for whoever is free.
-        pace: What remembers whether a thread is worth it; a `drawer` goes by it at each `TURN`.
+        capacity: The number of items that may wait; 0 draws each on request.
+        finish: A function of an item; several threads may call it at once.
+        counters: Counters of the time `finish` takes, and of the waiting items; None for none.
+        tunable: Changes the capacity while the pass runs; None for a fixed one.
+        drawer: Has begun the pass, draws it and closes it; None for any free thread.
+        pace: Remembers whether a thread pays; a `drawer` follows it at each `TURN`.
     """
     if capacity == 0:
         return up.mapped(finish)
@@ -89,17 +89,17 @@ def lookahead(
 
 
 class LoaderCrew(ThreadCrew[S]):
-    """At most two threads, which begin where they are worth it; until then the consumer draws.
+    """At most two threads, which start if they pay; until then the consumer draws.
 
-    The window is `capacity`, or 0 where no thread is to draw. For the arguments see `lookahead`.
+    The window is `capacity`, or 0 if no thread may draw. For the arguments see `lookahead`.
 
     Attributes:
-        apart: Whether one thread draws, and not the consumer's, as users' code needs it.
-        handed: How many of the items that threads drew the consumer has.
-        taken: How many chunks it has, with those of no item.
+        apart: Whether a background thread draws, never the consumer's, because of users' code.
+        handed: The number of items drawn by threads that the consumer has taken.
+        taken: The number of chunks that it has taken, empty ones included.
     """
 
-    leaves_early = False  # the consumer gets what is raised when the source is closed
+    leaves_early = False  # what is raised on closing the source reaches the consumer
 
     def __init__(
         self,
@@ -112,24 +112,24 @@ class LoaderCrew(ThreadCrew[S]):
     ) -> None:
         work = Work("loader", "", "", "threads", 2, deque(maxlen=0), counters.depths)
         super().__init__("loader", "", up, _LIMITS, work, finish, drawer)
-        self.where = ""  # an error of the source is as without prefetching
+        self.where = ""  # so that errors of the source look as without prefetching
         self.capacity, self.loader, self.pace = capacity, counters, pace
         self.placed = counters.placed
-        self.seen = self.paid = 0  # items, and those for which it was worth it to look ahead
+        self.seen = self.paid = 0  # items, and those for which prefetching paid
         self.apart = drawer is not None and drawer.apart
         self.handed = self.taken = 0
-        self.away = 0.0  # ns that the consumer stays away, smoothed
-        self.left_at = 0  # when it left, in ns
+        self.away = 0.0  # ns between the consumer's visits, smoothed
+        self.left_at = 0  # when it last left, in ns
 
     def handed_over(self) -> Generator[Any, None, None]:
-        """The finished items, in order.
+        """Yield the finished items, in order.
 
-        What a consumer draws for itself is drawn right here: every call counts in a fast loop.
+        Items that the consumer draws itself are drawn inline: in a fast loop every call counts.
         """
         latest, source, position, finish = self.latest, self.up.items, self.up.position, self.fn
         lock, clock = self.lock, time.perf_counter_ns
         depths, placed = self.work.depths, self.placed
-        held: list[Any] = []  # so that nothing here holds an item that was handed over
+        held: list[Any] = []  # so that no local keeps an item that was handed over
         with self:
             while not self.fork_guard.forked:
                 came = clock()
@@ -161,7 +161,7 @@ class LoaderCrew(ThreadCrew[S]):
             self.fork_guard.check("this pass")
 
     def begin(self) -> None:
-        """Has a thread draw from now on, if the consumer may not."""
+        """Let a thread draw from now on, if the consumer may not."""
         self.left_at = time.perf_counter_ns()
         if self.apart and not self.fork_guard.forked:
             with self.lock:
@@ -169,7 +169,7 @@ class LoaderCrew(ThreadCrew[S]):
                 self._begin_threads()
 
     def _next(self, came: int) -> DrawnChunk[S] | None:
-        """The next item of the threads, none if the consumer may draw it; None at the end."""
+        """Return the threads' next item, none if the consumer may draw; None at the end."""
         waiting, turn = self.waiting, self.handed
         self.work.depths.append(len(waiting) + self.done.qsize())
         while turn not in waiting:
@@ -187,17 +187,17 @@ class LoaderCrew(ThreadCrew[S]):
         return None if chunk.ends else chunk
 
     def _learn(self, came: int, left: int, spent: float) -> bool:
-        """Calls a thread in where it pays; whether the pass was closed.
+        """Start a thread if that pays; return whether the pass was closed.
 
         Args:
             came: When the consumer came, in ns.
-            left: When it leaves.
-            spent: For how long an item was drawn that it waited for.
+            left: When it leaves, in ns.
+            spent: How long it waited while an item was drawn, in ns.
         """
         away: float = came - self.left_at
-        if spent * _CHEAP_SHARE > away:  # noqa: PLR1730  # for every item, and calls take longer
+        if spent * _CHEAP_SHARE > away:  # noqa: PLR1730  # runs per item; `max` is a call
             away = spent * _CHEAP_SHARE
-        if away > _MAX_AWAY:  # noqa: PLR1730  # `max` is a call
+        if away > _MAX_AWAY:  # noqa: PLR1730  # as above
             away = _MAX_AWAY
         with self.lock:
             self.consumer_reads, self.left_at = False, left
@@ -215,7 +215,7 @@ class LoaderCrew(ThreadCrew[S]):
             return self.closed
 
     def _choose(self) -> None:
-        """Chooses who draws the next pass over users' code; no pass is drawn meanwhile."""
+        """Choose who draws the next pass over users' code; no pass is being drawn meanwhile."""
         with self.lock:
             self.consumer_reads = False
             self._remember()
@@ -226,37 +226,37 @@ class LoaderCrew(ThreadCrew[S]):
                 self._begin_threads()
 
     def cancel(self) -> None:
-        """Has the consumer come for the end."""
+        """Make the consumer come for the end."""
         self._remember()
         with self.lock:
             self.claims += 1
 
     def _remember(self) -> None:
-        """Has the next pass know whether it was worth it to look ahead in this one."""
+        """Record for the next pass whether prefetching paid in this one."""
         if self.seen >= _TRIAL_ITEMS:
             self.pace.pays = 2 * self.paid > self.seen
             self.seen = self.paid = 0
 
     def tune(self, value: int) -> None:
-        """Keeps so many items ready from now on; more, until the consumer has taken them."""
+        """Keep so many items ready from now on; surplus ones are handed over first."""
         if self.fork_guard.forked:
             return
         with self.lock:
             self.capacity = value
-            if self.window:  # else no item was requested, or no thread may draw
+            if self.window:  # otherwise nothing was requested, or no thread may draw
                 self.widen(value)
 
     def held_bytes(self) -> float:
-        """Bytes prefetched, if all feeds are as large as the first."""
+        """Return the bytes prefetched, if all feeds are as large as the first."""
         return self.capacity * (self.loader.feed_bytes or 0)
 
     def _begin_threads(self) -> None:
-        """Has one thread begin, if none has yet."""
+        """Start one thread, if none has started."""
         if not (self.threads or self.over):
             self.start_all(0 if self.drawer else 1)
 
     def next_drawn(self) -> DrawnChunk[S] | None:
-        """Draws an item; behind a slow source, another thread finishes those that are drawn."""
+        """Draw an item; behind a slow source, another thread finishes the drawn ones."""
         with self.drawing:
             while many := self.claimed():
                 chunk = self.read(many)
@@ -264,7 +264,7 @@ class LoaderCrew(ThreadCrew[S]):
                     self._turn(chunk)
                     continue
                 if chunk and chunk.seconds > _SLOW and len(self.threads) == 1:
-                    with suppress(RuntimeError):  # the system has no more of them
+                    with suppress(RuntimeError):  # the system allows no more threads
                         self.start_threads(1)
                 if chunk is None or chunk.positions:
                     return chunk
@@ -272,7 +272,7 @@ class LoaderCrew(ThreadCrew[S]):
         return None
 
     def _turn(self, chunk: DrawnChunk[S]) -> None:
-        """Sends the consumer an empty chunk, since it may have to draw from now on."""
+        """Send the consumer an empty chunk, since it may have to draw from now on."""
         chunk.items = []
         with self.lock:
             self.drawn, self.free = self.drawn - 1, self.free + 1
@@ -280,7 +280,7 @@ class LoaderCrew(ThreadCrew[S]):
         self.done.put(chunk)
 
     def map(self, chunk: DrawnChunk[S]) -> None:
-        """Finishes an item, and counts how long that takes."""
+        """Finish an item, and record the time that takes."""
         began = time.perf_counter_ns()
         try:
             chunk.results.append(self.fn(chunk.items.pop()))

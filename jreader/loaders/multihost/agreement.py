@@ -1,22 +1,22 @@
-"""How processes agree on the feeds of one global array, so that none waits for ever.
+"""Processes agree on the feeds of one global array, so that none waits for ever.
 
-If one process has a feed less than the others, these wait in a collective that never ends. So,
-where each process reads a stream for itself, it reports how many feeds it has, and gives a feed to
-its loop only when all have one (`counts.py`). The messages go through the key-value store of
-`jax.distributed`, not through devices. A call takes some 0.2 ms, the same with any number of
-processes; the thread that looks ahead makes a few for each window of feeds.
+If one process has a feed less than the others, these wait in a collective that never ends. So, if
+each process reads a stream for itself, it reports how many feeds it has, and gives a feed to its
+loop only when all have one (`counts.py`). Messages go through the key-value store of
+`jax.distributed`, not through devices. A call takes some 0.2 ms, whatever the number of processes;
+the prefetching thread makes a few per window of feeds.
 
-Of a stream in lanes, each process reads some, and posts where these are after each of its last
-feeds. Only a cursor asks the others for that. When lanes end, the counts say so, and all processes
-end the epoch at the same feed.
+Of a stream in lanes, each process reads some lanes, and posts their positions after each of its
+last feeds. Only a cursor asks the others for them. When lanes end, the counts show it, and all
+processes end the epoch at the same feed.
 
-Indexed plans give the same feeds on all processes, so none of them waits. The process that begins
-a pass first posts where, and a hash of its plan, and the others compare theirs with that one, since
-another seed or length on one of them would repeat some samples, and lose others, without an error.
+Indexed plans give the same feeds on all processes, so none of them waits. The process that begins a
+pass first posts the position, and a hash of its plan, and the others compare theirs with it: with
+another seed or length, one process would repeat some samples, and lose others, without an error.
 
-In both cases, a process that leaves a pass before its end posts that, and why, and marks the pass.
-A thread of each of the others waits for the mark, and gives no feed that it did not take. As long
-as there is no mark, processes do not read each other's posts.
+In both cases, a process that leaves a pass early posts that, and why, and marks the pass. A thread
+in each of the others waits for the mark, and then gives no feed that the process did not take.
+Without a mark, processes do not read each other's posts.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from jreader.workers.ahead import stoppable_pass
 T = TypeVar("T")
 
 TIMEOUT = 300.0
-"""Seconds that another process is waited for, as `jax.distributed.initialize` does."""
+"""Seconds to wait for another process, as in `jax.distributed.initialize`."""
 _WAIT_SECONDS = 0.1  # per wait, so that the consumer sees interrupts
 _REASON_POLL_SECONDS = 0.05
 _PLAN_TIMEOUT = 10.0  # seconds to wait for the lines of another plan after its hash
@@ -63,7 +63,7 @@ class Agreement:
 
     Attributes:
         turn: The number of the pass.
-        threads: The thread that watches.
+        threads: The watching thread.
     """
 
     turn: int
@@ -76,14 +76,14 @@ class Agreement:
         about: Sequence[str] = (),
         lanes: LanesHere | None = None,
     ) -> None:
-        """Posts where the pass begins, or compares it with what another process has posted.
+        """Post where the pass begins, or compare it with what another process has posted.
 
         Args:
             board: The board of the loader.
-            cursor: The cursor that the pass begins at.
-            timeout: The seconds to wait for another process; 0 for no limit.
+            cursor: The cursor at which the pass begins.
+            timeout: Seconds to wait for another process; 0 for no limit.
             about: Lines that must be equal on all processes, besides the plan.
-            lanes: The lanes that this process reads, if others read others.
+            lanes: The lanes that this process reads, if processes read different ones.
 
         Raises:
             ReaderError: Another process has begun at another step, position or plan.
@@ -92,13 +92,13 @@ class Agreement:
         skips = [f"skip_steps=range({low}, {high})" for low, high, _ in cursor["skipped"]]
         self._lines = [*cursor["plan"]["ops"], *about, *skips]
         self._epoch, self._own = cursor["epoch"], Message()
-        self._lacks_samples = deque[bool]()  # for each unreported feed: has this process no sample
+        self._lacks_samples = deque[bool]()  # per unreported feed: does this process lack a sample
         self._gone: dict[int, Message] = {}  # the processes that have left
         self._peer_error: ReaderError | None = None
         self._lanes = lanes
-        self._posting = RLock()  # reentrant: gc may drop a pass, which posts that, anywhere
+        self._posting = RLock()  # reentrant: gc may drop a pass anywhere, which then posts
         self._given = 0  # feeds that the loop got
-        self._widest = 0  # the largest window of a process, once that is needed
+        self._widest = 0  # the largest window of any process, once needed
         self._left = False
         self._ended = Event()
         self.threads: list[Thread] = []
@@ -106,14 +106,14 @@ class Agreement:
         self._counts = Counts(board, self.turn, self._has_feed)
         try:
             self._compare(cursor["epoch"], cursor["step"])
-            if self._peer_error and not self.turn:  # later, one may look alone
+            if self._peer_error and not self.turn:  # a later pass may be of this process alone
                 raise self._peer_error
         except ReaderError as error:
-            board.post_left(self.turn, Message(0, str(error)))  # others may wait already
+            board.post_left(self.turn, Message(0, str(error)))  # others may already wait
             raise
 
     def posting(self, host: Pass[T], window: int) -> Pass[T]:
-        """A pass over host feeds that posts their number, every `window` feeds, and how it ends.
+        """Return a pass over host feeds that posts their number every `window` feeds, and its end.
 
         Raises:
             ReaderError: There are too many processes to be counted.
@@ -134,7 +134,7 @@ class Agreement:
                     yield held.pop()
             except Exception as error:
                 self._post()
-                reported = self._counts.reported  # fewer than there are, if the loop has left
+                reported = self._counts.reported  # fewer than it has, if the loop has left
                 self._board.post_left(self.turn, Message(reported, _why(error)), reported)
                 raise
             else:
@@ -145,11 +145,11 @@ class Agreement:
         return Pass(deal(), host.position, host.close)
 
     def agreed(self, feeds: Pass[T], *, streamed: bool = True) -> Pass[T]:
-        """A pass that gives the feeds that all processes have, and posts where it is left.
+        """Return a pass that gives the feeds that all processes have, and posts where it is left.
 
         Args:
             feeds: The feeds of this process.
-            streamed: Whether other processes may have fewer feeds; then it waits for their
+            streamed: Whether other processes may have fewer feeds; then the pass waits for their
                 messages.
 
         Raises:
@@ -174,7 +174,7 @@ class Agreement:
                 self._left = True
                 self._board.post_over(self.turn)
             except ShortEpoch:
-                self._left = True  # what was posted already has the others find the same
+                self._left = True  # from what is already posted, the others find the same
                 raise
             except GeneratorExit as closed:
                 error = closed.__context__
@@ -192,7 +192,7 @@ class Agreement:
         return stoppable_pass(deal(), position, feeds.close)
 
     def _count(self, item: object, host: Pass[Any], window: int) -> None:
-        """Counts one feed more of this process, and notes where its lanes are after it."""
+        """Count one more feed of this process, and record the positions of its lanes after it."""
         feeds, known = self._own.feeds + 1, self._own.places
         if self._lanes is not None:
             after = feeds, places(host.position(), self._lanes.numbers)
@@ -203,7 +203,7 @@ class Agreement:
         self._own = Message(feeds, None, known)
 
     def _position(self, here: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The place after the feed that the loop got, also of the lanes that others read."""
+        """Return the position after the loop's last feed, with the lanes that others read."""
         if self._lanes is None:
             return here
         if self._given:
@@ -212,7 +212,7 @@ class Agreement:
         return scattered(here, began)
 
     def _places_of_others(self, feeds: int) -> Iterator[tuple[int, Any]]:
-        """Where the lanes of the other processes are after so many feeds, as these posted it."""
+        """Yield the positions of the other processes' lanes after so many feeds, as posted."""
         states = self._states()
         for process in self._board.others:
             known = dict(states[process].places) if process in states else {}
@@ -225,18 +225,18 @@ class Agreement:
             yield from known[feeds]
 
     def _widest_of_all(self, window: int) -> int:
-        """The largest window of a process: another one may be so far ahead, or behind."""
+        """Return the largest window of all processes: one may be so far ahead, or behind."""
         first = self._board.awaited(f"{self.turn}/window", _PLAN_TIMEOUT)
         others = self._board.read(f"{self.turn}/other windows").values()
         return max(map(int, [window, first or 0, *others]))
 
     def _has_feed(self, lacking: int) -> bool:
-        """Whether the epoch has a feed for which so many processes have nothing."""
+        """Return whether the epoch has a feed for which so many processes lack samples."""
         fills = self._lanes is not None and self._lanes.ends == "last"
         return lacking < (self._counts.processes if fills else 1)
 
     def _is_given(self, *, streamed: bool) -> bool:
-        """Whether the next feed belongs to the epoch, once all processes have it."""
+        """Return whether the next feed belongs to the epoch, once all processes have it."""
         if self._gone:
             self._check_gone()
         if not streamed or self._given < self._counts.agreed_feeds or self._agree(ends=False):
@@ -245,7 +245,7 @@ class Agreement:
         return False
 
     def _check_steps(self) -> None:
-        """Checks, when lanes have ended, that the epoch had as many steps as it needs.
+        """Check, when lanes have ended, that the epoch had as many steps as it needs.
 
         Raises:
             ShortEpoch: It had fewer.
@@ -260,10 +260,10 @@ class Agreement:
             )
 
     def _start_watching(self, *, streamed: bool) -> None:
-        """Starts the thread that looks whether another process leaves.
+        """Start the thread that watches for processes that leave.
 
         Raises:
-            ReaderError: Others read other parts of a stream.
+            ReaderError: Another process reads another part of the stream.
         """
         if streamed and self._peer_error:
             raise self._peer_error
@@ -272,7 +272,7 @@ class Agreement:
         self.threads[0].start()
 
     def _watch(self) -> None:
-        """Reports processes that leave, on stderr, since the loop may be in a step with them.
+        """Report processes that leave on stderr, as the loop may be in a step with them.
 
         A process that leaves after as many feeds as this one took did not fail: all may stop there.
         """
@@ -293,19 +293,19 @@ class Agreement:
 
     @property
     def over(self) -> bool:
-        """Whether no more feeds are given."""
+        """True if no more feeds follow."""
         return self._ended.is_set()
 
     def stop(self) -> None:
-        """Ends the thread, also where it would wait on when the interpreter goes away."""
+        """End the thread, which must not wait when the interpreter exits."""
         self._ended.set()
         if self.threads and self.threads[0].is_alive():
             with suppress(jax.errors.JaxRuntimeError):  # jax.distributed was shut down
                 self._board.first(f"{self.turn}/first left", self._board.me)
 
     def leave(self, why: str = "") -> None:
-        """Posts that this process takes no more feeds of this pass; the first reason counts."""
-        if fork_guard.forked:  # nor does a fork of it
+        """Post that this process takes no more feeds of this pass; the first reason counts."""
+        if fork_guard.forked:  # nor does a fork of this process
             return
         with self._posting:
             if self._left:
@@ -318,8 +318,8 @@ class Agreement:
                 self._board.post_left(self.turn, message, self._counts.reported)
 
     def _post(self) -> None:
-        """Reports the feeds that this process has since the last report, if any."""
-        with self._posting:  # the consumer, who waits, and whoever looks ahead
+        """Report the feeds that this process has since the last report, if any."""
+        with self._posting:  # the waiting consumer and the prefetching thread both post
             mine = self._own  # another thread may count meanwhile
             more = mine.feeds + (mine.end is not None) - self._counts.reported
             if more and not self._left and not self._counts.over:
@@ -327,24 +327,24 @@ class Agreement:
                 self._counts.report([self._lacks_samples.popleft() for _ in range(more)])
 
     def _listen(self) -> None:
-        """Waits, before the loop asks, until others have as many feeds: ahead, that is free."""
+        """Wait, ahead of the loop, until others have as many feeds: here, waiting is free."""
         until, counts = time.monotonic() + _PREFETCH_WAIT_SECONDS, self._counts
         while counts.agreed_feeds < counts.reported and not counts.over:
             if not counts.wait_for_news(until - time.monotonic()):
                 return
 
     def _agree(self, *, ends: bool) -> bool:
-        """Waits until every process has a feed beyond those that the loop got, or all have ended.
+        """Wait until every process has a feed beyond those that the loop got, or all have ended.
 
         Returns:
-            Whether all have that feed: False once all have ended, or lanes have.
+            Whether all have that feed; False once all, or their lanes, have ended.
 
         Raises:
-            ShortEpoch: Some have ended.
+            ShortEpoch: Some processes have ended, and others not.
         """
         counts, first = self._counts, self._lanes is not None and self._lanes.ends == "first"
         if not ends and counts.reported <= self._given:
-            self._post()  # others wait for this feed, also if this process prepares no more
+            self._post()  # others wait for this feed, even if this process prepares no more
         if ends and first:
             return False
         self._wait()
@@ -355,10 +355,10 @@ class Agreement:
         return given
 
     def _wait(self) -> None:
-        """Waits until it is known whether all processes have a feed beyond those of the loop.
+        """Wait until it is known whether all processes have a feed beyond those of the loop.
 
         Raises:
-            TimeoutError: That takes too long.
+            TimeoutError: It takes too long.
         """
         counts, until = self._counts, time.monotonic() + (self._timeout or inf)
         slice_ = _WAIT_SECONDS + len(self._board.others) / 1000  # one store serves all
@@ -386,12 +386,12 @@ class Agreement:
         )
 
     def _states(self) -> dict[int, Message]:
-        """What the other processes have reported, as they did."""
+        """Return the latest reports of the other processes."""
         found = self._board.read(f"{self.turn}/state")
         return {process: Message(*parts) for process, parts in found.items()}
 
     def _check_gone(self) -> None:
-        """Raises ReaderError if a process has failed, or left, before the next feed."""
+        """Raise ReaderError if a process has failed, or left, before the next feed."""
         for process, message in list(self._gone.items()):
             if message.feeds <= self._given:
                 how = _stopped(process, self._final_message(process, message))
@@ -400,7 +400,7 @@ class Agreement:
                 )
 
     def _final_message(self, process: int, message: Message) -> Message:
-        """The last message of a process: an error first closes its pass, then ends its program."""
+        """Return a process's last message: an error closes its pass, then ends its program."""
         until = time.monotonic() + _REASON_TIMEOUT
         while message.end == CLOSED and time.monotonic() < until:
             time.sleep(_REASON_POLL_SECONDS)
@@ -431,12 +431,12 @@ class Agreement:
         )
 
     def _compare(self, epoch: int, step: int) -> None:
-        """Compares where this pass begins with the first process that began this one.
+        """Compare where this pass begins with the first process that began this pass.
 
-        If that is somewhere else, the first one that began this step counts.
+        If that is at another step, compare with the first one that began this step.
 
         Raises:
-            ReaderError: It begins this step with another plan, or at another position.
+            ReaderError: That process began this step with another plan, or at another position.
         """
         board, position = self._board, self._cursor["position"]
         plan = text_hash(self._lines, gathered(position) if self._cursor["samples"] else None)
