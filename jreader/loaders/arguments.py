@@ -20,17 +20,17 @@ CALL = "DataLoader(dataset, ...)"
 
 
 class Fixed:
-    """An argument of a loader, as a read-only attribute.
+    """A read-only attribute for an argument of a loader.
 
-    Passes that have begun would not notice another value; make another loader for that.
+    Running passes would not notice another value; make another loader for that.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """Takes the name of the attribute."""
+        """Set the name of the attribute."""
         self.name = name
 
     def __get__(self, loader: Any, kind: type | None = None) -> Any:
-        """The value that the loader was made with, or its default."""
+        """Return the value that the loader was made with, or the default."""
         if loader is None:
             return self
         given = vars(loader).get("_given", {})
@@ -40,7 +40,7 @@ class Fixed:
         return given[self.name]
 
     def __set__(self, loader: Any, value: Any) -> NoReturn:
-        """Raises AttributeError."""
+        """Raise AttributeError."""
         raise AttributeError(
             f"{self.name} of a loader cannot be set: make another one, as in DataLoader(dataset, "
             f"{self.name}={described(value)})."
@@ -48,12 +48,12 @@ class Fixed:
 
 
 def names_given(kind: type) -> list[str]:
-    """The names of the read-only arguments of a class of loaders."""
+    """Return the names of the read-only arguments of a class of loaders."""
     return [name for name, value in vars(kind).items() if isinstance(value, Fixed)]
 
 
 _PINNED_MEMORY = "feeds are placed on the devices ahead of the step, and jax stages what it copies"
-# arguments of torch and Paddle: the only value that is allowed, and why
+# arguments of torch and Paddle: the only allowed value, and the reason
 _FOREIGN: dict[str, tuple[Any, str]] = {
     "generator": (
         None,
@@ -74,18 +74,18 @@ _FOREIGN: dict[str, tuple[Any, str]] = {
 
 
 def capacity_of(capacity: int, foreign: dict[str, Any], known: list[str]) -> int:
-    """Returns how many feeds to prefetch; checks foreign arguments too.
+    """Return how many feeds to prefetch; check foreign arguments too.
 
     >>> capacity_of(2, {"pin_memory": False, "use_buffer_reader": False}, [])
     0
 
     Args:
         capacity: The argument `capacity`.
-        foreign: The arguments whose names are not jreader's.
-        known: The names that are jreader's, for a hint.
+        foreign: The arguments with names that jreader does not have.
+        known: The names that jreader has, for a hint.
 
     Raises:
-        TypeError: An argument is unknown, or its value means nothing here.
+        TypeError: An argument is unknown, or its value has no meaning here.
     """
     others = dict(foreign)
     size = others.pop("reader_buffer_size", capacity)
@@ -109,10 +109,10 @@ def capacity_of(capacity: int, foreign: dict[str, Any], known: list[str]) -> int
 
 
 def check_order(batch_size: Any, shuffle: Any, drop_last: Any) -> None:
-    """Checks that arguments are not in the order of Paddle, (dataset, feed_list, places), or torch.
+    """Check that arguments are not in the order of Paddle (dataset, feed_list, places) or torch.
 
     Raises:
-        TypeError: They are; it says what to type.
+        TypeError: They are; the error says what to type.
     """
     is_fields = isinstance(batch_size, Mapping) or (
         isinstance(batch_size, (list, tuple)) and any(isinstance(each, data) for each in batch_size)
@@ -134,11 +134,11 @@ def check_order(batch_size: Any, shuffle: Any, drop_last: Any) -> None:
 def checked_workers(
     workers: Any, batches: Reader[Any], *, resident: bool, share: str | None = None
 ) -> Engine:
-    """The executor that `workers` of `load` asks for.
+    """Return the executor for the argument `workers` of `load`.
 
     Raises:
-        TypeError: It is none, or none that can share; or the batches cannot be found by number.
-        ValueError: The data are on the devices already, or batches to share are not seeded.
+        TypeError: It is no executor, or cannot share; or batches cannot be found by number.
+        ValueError: The data are already on the devices, or batches to share are not seeded.
     """
     call = "load(workers=...)"
     executor = workers.get_executor() if hasattr(workers, "get_executor") else workers
@@ -161,7 +161,7 @@ def checked_workers(
 
 
 def _shared_workers(executor: Any, found: Batching, batches: Reader[Any], share: Any) -> Engine:
-    """The executor that loaders share whose `share` is equal."""
+    """Return the executor that loaders with an equal `share` have in common."""
     call = f"load(workers=..., share={described(share)})"
     client = getattr(executor, "_client", None)  # Dask's
     if not (isinstance(share, str) and share):
@@ -185,6 +185,6 @@ def _shared_workers(executor: Any, found: Batching, batches: Reader[Any], share:
 
 
 def _is_place(value: Any) -> bool:
-    """Whether a value is a device of jax, a sharding, or a place of Paddle's."""
+    """Return whether a value is a jax device, a sharding, or a Paddle place."""
     kind = type(value).__name__
     return hasattr(value, "platform") or hasattr(value, "device_set") or kind.endswith("Place")

@@ -17,7 +17,7 @@ from jreader.readers import Cursor, Reader, described, start
 
 
 class EpochEnd:
-    """The end of an epoch, as far as batches come to it.
+    """The end of an epoch, as batches come to it.
 
     Attributes:
         left_out: The number of batches that make no whole feed.
@@ -25,29 +25,29 @@ class EpochEnd:
     """
 
     def __init__(self, loading: Loading, source: Source, cursor: Cursor, run: Run) -> None:
-        """Nothing is left out yet, of the epoch of a cursor."""
+        """Begin with nothing left out, in the epoch of a cursor."""
         self._batches, self._lanes = source.batches, source.batching.lanes
         self._loading, self._cursor, self._run = loading, cursor, run
         self._remainder = remainder = loading.remainder
-        # other batches are cut to the steps of an epoch, or raise where they are too few
+        # other batches are cut to the steps of an epoch, or raise if they are too few
         self._needed = remainder.steps if remainder.continues or self._lanes else None
         self.left_out = self.samples = 0
 
     def cut(self, groups: Iterator[Any], steps: int) -> Iterator[Any]:
-        """The batches, or groups of them; of a stream, as many as the epoch lacks steps."""
+        """Return the batches, or groups of them; of a stream, as many as the epoch still needs."""
         return groups if self._needed is None else islice(groups, max(self._needed - steps, 0))
 
     def leave_out(self, group: Any, samples: int) -> bool:
-        """Counts batches that make no feed; returns whether the epoch ends with them."""
+        """Count batches that make no feed; return whether the epoch ends with them."""
         batches = len(group) if self._loading.per_feed > 1 else 1
-        if self._lanes:  # with the first one that ends
+        if self._lanes:  # the epoch ends with the first lane
             batches, samples = 1, 0
         self.left_out += batches
         self.samples += samples
         return self._lanes > 0
 
     def check(self, steps: int, samples: int) -> None:
-        """Checks that a stream had as many steps as the epoch needs.
+        """Check that a stream had as many steps as the epoch needs.
 
         Raises:
             ShortEpoch: It had fewer.
@@ -56,7 +56,7 @@ class EpochEnd:
             raise self._too_short(self._needed, samples + self.samples)
 
     def warn(self, steps: int) -> None:
-        """Warns, once per epoch, if the user did not ask for it, or if the epoch has no feed.
+        """Warn, once per epoch, of drops that the user did not ask for, or if it has no feed.
 
         Never warns after a resume: the batches may have another size.
         """
@@ -82,7 +82,7 @@ class EpochEnd:
         return getattr(self._batches, "made_at", "")
 
     def _is_of_parts(self, *, empty: bool) -> bool:
-        """Whether to warn of batches that make no equal parts."""
+        """Return whether to warn of batches that cannot be split into equal parts."""
         if self.left_out:
             return empty or self._remainder.warns
         return empty and _has_short_batch_only(self._batches)
@@ -99,7 +99,7 @@ class EpochEnd:
         )
 
     def _warn_of_lanes(self, steps: int) -> None:
-        """Warns, once per loader, that an epoch has ended with the first lane that did."""
+        """Warn, once per loader, that an epoch has ended with its first lane."""
         wanted = self.left_out and (self._remainder.warns_if_same or not steps)
         if self._run.warned or not wanted:
             return
@@ -134,12 +134,12 @@ class EpochEnd:
 
 
 def warn_if_same(reader: Reader[Any], samples: int, run: Run) -> None:
-    """Warns, once per loader, if every epoch leaves out the same samples.
+    """Warn, once per loader, if every epoch drops the same samples.
 
     Args:
-        reader: The reader of batches; if it shuffles, each epoch leaves out other samples.
-        samples: How many samples this epoch has left out.
-        run: What the passes of the loader share.
+        reader: The reader of batches; if it shuffles, each epoch drops other samples.
+        samples: The number of samples that this epoch has dropped.
+        run: The state that the loader's passes share.
     """
     if not run.warned and not is_shuffled(reader):
         run.warned = True
@@ -147,7 +147,7 @@ def warn_if_same(reader: Reader[Any], samples: int, run: Run) -> None:
 
 
 def _has_short_batch_only(reader: Reader[Any]) -> bool:
-    """Whether the only batch of a reader is a short one, which `drop_last=True` leaves out."""
+    """Return whether a reader's only batch is a short one, which `drop_last=True` drops."""
     found = batching(reader)
     if not found.whole or found.op is None or not found.op.drop_last:
         return False

@@ -39,11 +39,11 @@ from jreader.workers import Processes, fetch_batches
 def batches_from(
     loading: Loading, source: Source, cursor: Cursor, kept: Pass[Any] | None
 ) -> tuple[Pass[Any], int | None]:
-    """Begins a pass over the batches of an epoch at a cursor, or continues an open one.
+    """Begin a pass over the batches of an epoch at a cursor, or continue an open one.
 
     Args:
-        loading: What the loader loads. If several batches make a feed, the items are lists of them.
-        source: What is read of it in this epoch.
+        loading: What the loader loads. If several batches make a feed, items are lists of them.
+        source: The source in this epoch.
         cursor: The cursor.
         kept: The open pass over a stream to continue; None for none.
 
@@ -60,13 +60,13 @@ def batches_from(
         with in_epoch(epoch):
             kept = start(plan, at)
     if remainder.continues and cursor["position"] is None:
-        # the user asked for an epoch by its number: the epochs before it are read and dropped
+        # the user asked for an epoch by number: read and drop the epochs before it
         deque(islice(kept.items, (remainder.steps or 0) * cursor["epoch"]), maxlen=0)
     return kept, kept.position()[0] if lacks_seed(plan) else None
 
 
 def _own_batches(loading: Loading, source: Source, cursor: Cursor, at: Position) -> Reader[Any]:
-    """The batches that this process reads, by itself or by its workers."""
+    """Return the batches that this process reads, itself or by its workers."""
     whole, workers = _of_all_hosts(loading, source, cursor, at), loading.options.workers
     streamed = whole is not source.batches and not batching(whole).indexed
     if workers is None or streamed:  # resumes what was a stream when it stopped
@@ -80,13 +80,13 @@ def _own_batches(loading: Loading, source: Source, cursor: Cursor, at: Position)
 
 
 def shared_name(loading: Loading, share: str) -> str:
-    """What two loaders have in common whose workers make equal feeds."""
+    """Return the name that two loaders share if their workers make equal feeds."""
     dtypes = [str(loading.placement.canonical(np.dtype(kind))) for kind in ("i8", "f8")]
     return f"{share} {identity([loading.plan(), loading.share, loading.shares, dtypes])}"
 
 
 def _of_all_hosts(loading: Loading, source: Source, cursor: Cursor, at: Position) -> Reader[Any]:
-    """The batches on all processes, counted where sizes have to be those of the cursor."""
+    """Return the batches of all processes, counted if their sizes must be the cursor's."""
     batches, remainder = plan_at(source.batches, at), loading.remainder
     again = cursor["samples"] > 0 and not (remainder.continues and cursor["epoch"])
     if again and remainder.last == "keep" and not isinstance(batches, Node):
@@ -95,7 +95,7 @@ def _of_all_hosts(loading: Loading, source: Source, cursor: Cursor, at: Position
 
 
 def _of_this_host(loading: Loading, batches: Reader[Any]) -> Reader[Any]:
-    """The batches with only the rows that this process feeds."""
+    """Return the batches with only the rows that this process feeds."""
     if loading.share:
         dealt = dealt_to(batches, loading.share, pads=loading.pads)
         return dealt or whole_dealt_to(batches, loading.share)
@@ -103,9 +103,9 @@ def _of_this_host(loading: Loading, batches: Reader[Any]) -> Reader[Any]:
 
 
 def _copied_where_shared(loading: Loading, source: Source, batches: Reader[Any]) -> Reader[Any]:
-    """The batches, each in memory of its own."""
+    """Return the batches, copied if something else may hold their memory."""
     if source.kind == "arrays":
-        # copied as they come: their generator may write to them again while they wait here,
+        # copy them as they come: their generator may write to them again while they wait here,
         # or while a device reads them
         return map_readers(copied, batches)
     if loading.placement.hosts and _may_be_kept(batches):
@@ -115,12 +115,12 @@ def _copied_where_shared(loading: Loading, source: Source, batches: Reader[Any])
 
 
 def _of_same_sizes(reader: Reader[Any], at: Position, samples: int, source: Source) -> Reader[Any]:
-    """The batches of a plain function, which may have other sizes now: it is read up to a cursor.
+    """Read a plain function up to a cursor, whose batches may by now have other sizes.
 
     Args:
         reader: The function.
-        at: The position of the cursor: how many batches were read.
-        samples: How many samples they had.
+        at: The position of the cursor: the number of batches read.
+        samples: The number of samples in them.
         source: The source of the loader.
 
     Raises:
@@ -147,11 +147,11 @@ def _of_same_sizes(reader: Reader[Any], at: Position, samples: int, source: Sour
 
 
 def _position_of(source: Source, cursor: Cursor, *, continues: bool) -> Position:
-    """The position of the reader of batches in a cursor.
+    """Return the position of the reader of batches in a cursor.
 
     Raises:
-        NotResumable: It counts batches where this reader counts samples, or the reverse; or sizes
-            of batches depend on samples that it does not count.
+        NotResumable: It counts batches, and this reader counts samples, or the reverse; or sizes of
+            batches depend on samples that it does not count.
     """
     if cursor["position"] is None:
         return None
@@ -176,7 +176,7 @@ def _position_of(source: Source, cursor: Cursor, *, continues: bool) -> Position
 
 
 def _counted_in_stream(source: Source, at: Position, samples: int, *, has_sizes: bool) -> Position:
-    """The position of a stream with the samples done, where sizes of batches depend on them."""
+    """Return a stream's position; with the samples done, if batch sizes depend on them."""
     if not lacks_seed(source.batches):
         return (samples, at) if has_sizes else at[1]
     drawn, inner = at
@@ -184,14 +184,14 @@ def _counted_in_stream(source: Source, at: Position, samples: int, *, has_sizes:
 
 
 def _in_own_memory(samples: Sequence[Any]) -> Sequence[Any]:
-    """The batch with arrays of its own; lists are copied anyway, when they are stacked."""
+    """Copy the arrays of a batch; lists are copied anyway when they are stacked."""
     if not isinstance(samples, Columns) or not samples.stacked:
         return samples
     return samples.having(copied(samples.columns))
 
 
 def _may_be_kept(batches: Reader[Any]) -> bool:
-    """Whether something else may hold the arrays of batches: a cache, or the user's function."""
+    """Return whether a cache, or the user's function, may hold the arrays of batches."""
     left = [batches]
     while left:
         reader = left.pop()

@@ -28,19 +28,19 @@ Fn: TypeAlias = Callable[[Any], Any]
 
 
 class _FeedTimer:
-    """Times feeds, and annotates them while a profiler records; of quick feeds, it lets most pass.
+    """Times feeds, and annotates them while a profiler records; it skips most quick feeds.
 
     Attributes:
-        on: Whether it watches the feed that is made.
-        sampling: How many feeds are still to pass.
+        on: Whether it times the current feed.
+        sampling: The number of feeds still to skip.
     """
 
     def __init__(self, counters: Counters, finish: Fn | None, look: Fn) -> None:
-        """Begins a feed.
+        """Begin a feed.
 
         Args:
-            counters: What counts.
-            finish: A function of items that are ready.
+            counters: The counters.
+            finish: A function of finished items.
             look: A function of the first feed that the counters count.
         """
         self._counters, self._finish, self._lint_first = counters, finish or itself, look
@@ -50,7 +50,7 @@ class _FeedTimer:
         self.next()
 
     def next(self) -> None:
-        """Begins another feed; untimed ones are annotated all the same."""
+        """Begin another feed; untimed ones are annotated all the same."""
         self.on, self._timed = True, not self.sampling.left
         self.sampling.left -= not self._timed
         self._began = time.perf_counter_ns()
@@ -58,7 +58,7 @@ class _FeedTimer:
             self.annotate("read")
 
     def assembled(self, make: Fn, group: Any) -> Any | None:
-        """Makes a feed of its batches, and times that; None if they make no feed."""
+        """Make a feed from its batches, and time that; None if they make no feed."""
         read = time.perf_counter_ns()
         if self._span:
             self.annotate("collate")
@@ -79,14 +79,14 @@ class _FeedTimer:
         return feed
 
     def finish(self, item: Any) -> Any:
-        """Finishes an item, as the pass puts it on the devices, and times that."""
+        """Finish an item, as the pass puts it on the devices, and time that."""
         finished = self._finish(item)
         if self._timed:
             self._counters.placed.append(time.perf_counter_ns() - self._stacked)
         return finished
 
     def annotate(self, stage: str) -> None:
-        """Ends the annotation of the stage before, and begins that of another one, if not ""."""
+        """End the annotation of the previous stage, and begin that of another one, if not ""."""
         if self._span:
             profiler.end(self._span)
         self._span = profiler.begin(stage) if stage else None
@@ -96,8 +96,8 @@ class HostFeeds:
     """A pass over the host feeds of an epoch, from a cursor to its end.
 
     Attributes:
-        numbered: Whether items are (host feed, number of its first row in the epoch, epoch), not
-            host feeds alone.
+        numbered: Whether items are (host feed, number of its first row in the epoch, epoch), or
+            only host feeds.
     """
 
     def __init__(
@@ -109,18 +109,18 @@ class HostFeeds:
         wanted: Wanted = EVERY,
         counters: Counters | None = None,
     ) -> None:
-        """Begins the pass.
+        """Begin the pass.
 
         Args:
             loading: What the loader loads, here (`Loading.here`).
-            source: What is read of it in this epoch (`Loading.of_epoch`).
+            source: The source in this epoch (`Loading.of_epoch`).
             cursor: The cursor to begin at.
-            run: What the passes of the loader share; None for a pass by itself.
+            run: The state that the loader's passes share; None for a separate pass.
             wanted: The steps to give.
             counters: The counters of the loader; None for none.
 
         Raises:
-            NotResumable: The cursor is not of this source.
+            NotResumable: The cursor belongs to another source.
         """
         run, counters = run or Run(unseen=False), counters or Counters()
         self.loading, self.source, self.run, self.counters = loading, source, run, counters
@@ -138,18 +138,18 @@ class HostFeeds:
         self._note_place()
 
     def begun(self, finish: Fn | None = None) -> Pass[Any]:
-        """The pass, whose position has the fields of a `Place`, as a plain tuple.
+        """Return the pass, whose position has the fields of a `Place`, as a plain tuple.
 
         Args:
-            finish: A function of each item; the pass gives its results. None for the items.
+            finish: A function of each item, whose results the pass gives; None for the items.
         """
         feeds = islice(self._feeds(finish), self.tally.left)
         return Pass(feeds, partial(getattr, self.tally, "place"), self.close)
 
     def _feeds(self, finish: Fn | None) -> Generator[Any, None, None]:
-        """Yields the feeds; it keeps no reference to one, so that its memory is free sooner.
+        """Yield the feeds, and keep no reference to them, so that their memory is free sooner.
 
-        A feed that is not watched takes no call but those of its work: each would cost a percent.
+        An untimed feed makes no calls but those of its work: each would cost a percent.
         """
         assembler, tally, size, position = self.assembler, self.tally, self.size, self.up.position
         has_item = self.numbered or self.shares_lanes
@@ -181,15 +181,15 @@ class HostFeeds:
         self._end_epoch()
 
     def _lint_first(self, feed: Any) -> None:
-        """Has the linter see the first feed."""
+        """Show the linter the first feed."""
         if self.run.unseen:
             self.run.unseen = False
             warn_of_fields(self.source.batches, feed, self.loading.axes)
 
     def _item(self, feed: Any, row: int, group: Any) -> Any:
-        """A feed with the number of its first row and its epoch, where these were asked for.
+        """Return a feed; with the number of its first row and its epoch, if `numbered`.
 
-        It is `Filler` if this process has no samples in its lanes for a feed of this epoch.
+        It is a `Filler` if this process has no samples in its lanes for a feed of this epoch.
         """
         item = (feed, row, self.epoch) if self.numbered else feed
         batches = group if self.loading.per_feed > 1 else [group]
@@ -197,7 +197,7 @@ class HostFeeds:
         return Filler(item) if filler else item
 
     def _end_epoch(self) -> None:
-        """Warns of leftovers; the next epoch continues a stream."""
+        """Warn of leftovers; the next epoch continues a stream."""
         self._note_place()
         self.end.check(self.tally.steps, self.tally.samples)
         self.keep_open = self.loading.remainder.continues
@@ -207,9 +207,9 @@ class HostFeeds:
         self.tally.note_place(self.assembler.rows, self.size, self.up.position())
 
     def close(self) -> None:
-        """Closes the pass, or keeps it for the next epoch of the stream."""
+        """Close the pass, or keep it for the next epoch of the stream."""
         if self.keep_open:
-            self.keep_open = False  # whoever closes it once more closes it
+            self.keep_open = False  # a second close closes it
             self.run.stream.keep(self.up)
         else:
             self.up.close()
@@ -218,7 +218,7 @@ class HostFeeds:
 def resident_feeds(
     loading: Loading, there: BatchAt, cursor: Cursor, run: Run, wanted: Wanted, finish: Fn | None
 ) -> Pass[Any]:
-    """The pass of a loader whose data are on the devices, with None for each feed."""
+    """Return the pass of a loader whose data are on the devices, with None for each feed."""
     epoch, batches = cursor["epoch"], loading.of_epoch()
     if epoch >> 32:
         raise ValueError(

@@ -47,10 +47,10 @@ class graceful_stop:
         self._checks = 0
 
     def __enter__(self) -> Self:
-        """Holds back SIGINT and SIGTERM, except those that the program ignores.
+        """Hold back SIGINT and SIGTERM, except those that the program ignores.
 
         Raises:
-            RuntimeError: This is not the main thread, the only one that gets signals.
+            RuntimeError: This is not the main thread, which alone gets signals.
         """
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError(
@@ -58,7 +58,7 @@ class graceful_stop:
                 "enter it there, and let the other thread look whether it is true."
             )
         self._is_multihost = jax.distributed.is_initialized()
-        # with several processes, SIGTERM already has a handler of jax, which notifies the others
+        # with several processes, jax already handles SIGTERM, and notifies the others
         for number in (signal.SIGINT,) if self._is_multihost else (signal.SIGINT, signal.SIGTERM):
             before = signal.getsignal(number)
             if callable(before) or before == signal.SIG_DFL:
@@ -66,7 +66,7 @@ class graceful_stop:
         return self
 
     def __bool__(self) -> bool:
-        """Whether a signal waits; on several processes, whether all stop after this step."""
+        """Return whether a signal waits; on several processes, whether all stop after this step."""
         if not self._is_multihost:
             return self._signal is not None
         if not self._all_stop:
@@ -81,7 +81,7 @@ class graceful_stop:
             return
         self._signal = number
         name = signal.Signals(number).name
-        with suppress(OSError):  # print, or a file's own buffer, cannot be entered twice
+        with suppress(OSError):  # print, or a file's own buffer, is not reentrant
             message = f"\n{name}: finishing this step first; a second signal stops at once.\n"
             os.write(2, message.encode())
         if self._is_multihost:
@@ -97,9 +97,9 @@ class graceful_stop:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Lets the signal have its effect; if an error ends the block, it gets a note instead."""
+        """Let the signal have its effect; if an error ends the block, it gets a note instead."""
         if self._signal is not None and not self._handlers:
-            return  # the second one was not held
+            return  # the second signal was not held
         self._restore()
         number = signal.SIGTERM if self._signal is None and self._all_stop else self._signal
         if number is None:

@@ -1,4 +1,4 @@
-"""`FeedIterator`: what a loop over a loader iterates: its feeds, its step and its cursor."""
+"""`FeedIterator`: the object that a loop iterates: its feeds, its step and its cursor."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
     """
 
     def __init__(self, loading: Loading, run: Run, cursor: Cursor, wanted: Wanted = EVERY) -> None:
-        """Begins at a position.
+        """Begin at a position.
 
         Args:
             loading: What the loader loads.
-            run: What the passes of the loader share.
+            run: The state that the loader's passes share.
             cursor: The cursor to begin at.
             wanted: The steps to give.
         """
         self.waited, self.annotates_steps = 0.0, True
-        self._thread = 0  # that got the last feed
+        self._thread = 0  # the thread that got the last feed
         self._step: Any = None
         self._wait: Any = None
         self._loading, self._run, self._wanted, self._first = loading, run, wanted, cursor
@@ -73,7 +73,7 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
         run.passes.add(self)
 
     def __iter__(self) -> Self:
-        """Returns the iterator; warns if it has given all of its feeds."""
+        """Return the iterator; warn if it has given all of its feeds."""
         if self._pass is None:
             warn(
                 "this iterator of feeds is exhausted: loop over the loader, "
@@ -110,8 +110,8 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
     def set_state(self, state: State | str | bytes | Mapping[str, object]) -> None:
         """Go to a state of feeds of the same plan, in any epoch; no feed is lost.
 
-        Prefetched feeds are dropped, and made again in their turn. If these are
-        the feeds of `for feed in loader`, its next epoch is the one after that of the state.
+        Prefetched feeds are dropped, and made again in their turn. If these are the feeds of
+        `for feed in loader`, its next epoch is the one after that of the state.
         With several processes, call it on all after the same step.
 
         Args:
@@ -123,7 +123,7 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
         """
         loading, run = self._loading, self._run
         if isinstance(state, (str, bytes)):
-            with suppress(ValueError):  # `checked` says what is no state
+            with suppress(ValueError):  # `checked` explains what is wrong with it
                 state = json.loads(state)
         cursor = loading.skipping(loading.checked(state))
         self.close()
@@ -151,7 +151,7 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
         return self._now["epoch"]
 
     def __repr__(self) -> str:
-        """The reader, the epoch and the step."""
+        """Show the reader, the epoch and the step."""
         reads = described(self._loading.source.batches)
         return f"FeedIterator({reads}, epoch={self.epoch}, step={self.step})"
 
@@ -167,7 +167,7 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
         self._place[0] = self._pass.position()
 
     def __next__(self) -> Feed:
-        """The next feed."""
+        """Return the next feed."""
         came, self._thread = time.perf_counter_ns(), get_ident()
         if _records() or profiler.active:
             self._annotate()
@@ -199,7 +199,7 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
         raise StopIteration
 
     def _annotate(self) -> None:
-        """Ends the step that a profiler records, and begins the next one, with its wait."""
+        """End the step that a profiler records, and begin the next one, with its wait."""
         self._end_step()
         profiler.active = _records()
         if not (profiler.active and self._pass):
@@ -221,7 +221,7 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
             profiler.end(step)
 
     def _wait_for_compilation(self) -> None:
-        """Waits for the compilation of `loader.warm`, so that the loop compiles nothing."""
+        """Wait for the compilation of `loader.warm`, so that the loop compiles nothing."""
         try:
             while self._run.warming:
                 self._run.warming.pop().wait()
@@ -230,7 +230,7 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
             raise
 
     def _ended(self, here: Pass[Feed]) -> None:
-        """Moves to the next epoch, if the run has one."""
+        """Move to the next epoch, if the run has one."""
         if here is not self._pass:
             return  # another thread has closed it meanwhile
         ended = self._now
@@ -240,15 +240,14 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
             return
         if ended["step"] < start:
             raise too_few(ended["epoch"], ended["step"], start)
-        # skip_steps named steps of this epoch alone
+        # skip_steps named steps of this epoch only
         after = next_epoch(ended, continues=self._loading.remainder.continues)
         self._place[0] = Place.of({**after, "skipped": []})
 
     def seek(self, step: int) -> None:
         """Go to a step, forward or back, as `feeds.step` counts: its feed is the next one.
 
-        An indexed plan jumps there; otherwise everything before it is read and
-        dropped.
+        An indexed plan jumps there; otherwise everything before it is read and dropped.
 
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays
@@ -262,7 +261,7 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
 
         Raises:
             TypeError: `step` is not a whole number.
-            ValueError: The step is negative, or beyond the epoch. Or it lies behind, and the plan
+            ValueError: The step is negative, or beyond the epoch. Or it is earlier, and the plan
                 draws a new order for each pass, or the pass began at a cursor of another batch
                 size.
         """
@@ -317,14 +316,14 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
             weights: As `mix` takes them; 0 switches a reader off.
 
         Returns:
-            The number of the first sample of the mixture, in this epoch, that is dealt by them.
+            The number of the first sample of the mixture, in this epoch, that they apply to.
 
         Raises:
             TypeError: The plan has no `mix` whose samples make the batches in their order, or
                 `weights` have another form.
             ValueError: A weight is below 0, is for a name that is not there, or missing; or the
                 `mix` has `stop="once"`.
-            RuntimeError: The pass has ended, or has not come to the step that it was to begin with;
+            RuntimeError: The pass has ended, or has not reached the step at which it was to begin;
                 or another thread draws its feeds.
         """
         if self._thread not in (0, get_ident()):
@@ -346,13 +345,13 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
         return last_change(cursor)
 
     def _cursor_at(self, step: int) -> Cursor | None:
-        """The cursor of a step, if it can be found without reading; else None."""
+        """Return the cursor of a step, if it can be found without reading; else None."""
         endless = self._wanted.endless
         epoch = 0 if endless else self._first["epoch"]
         return cursor_of_step(self._loading, epoch, step, endless=endless)
 
     def _reaches(self, step: int) -> bool:
-        """Whether this pass will reach a later step."""
+        """Return whether this pass will reach a later step."""
         return step >= self.step and (self._wanted.endless or self.epoch == self._first["epoch"])
 
     def close(self) -> None:
@@ -363,7 +362,7 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
             here.close()
 
     def __exit__(self, *_error: object) -> None:
-        """Closes it, also after an error."""
+        """Close it, also after an error."""
         self.close()
 
 

@@ -335,7 +335,7 @@ class Loading:
         return whole
 
     def check_plan(self, cursor: Cursor) -> None:
-        """Raises NotResumable if a cursor is of another plan."""
+        """Raise NotResumable if a cursor is of another plan."""
         written, plan = cursor["plan"], self.plan()
         if names_readers(plan) and not names_readers(written):
             plan = self._plan_of(self.of_epoch().batches, by_name=False)

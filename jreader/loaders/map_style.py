@@ -2,7 +2,7 @@
 
 A data set has no engine of its own: it is read as `fetch_batches(collation, batches of indices)`, a
 plan like every other, so that epochs, seeds and cursors reach its samplers. Only its feeds differ:
-strings, and whatever else a device cannot hold, stay in them on the host.
+strings, and whatever else a device cannot hold, stay on the host.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from jreader.workers import fetch_batches
 
 
 class DatasetArguments(SimpleNamespace):
-    """The arguments of `DataLoader(dataset, ...)`, by their names, and what they ask for."""
+    """The arguments of `DataLoader(dataset, ...)`, by name, and what follows from them."""
 
     batch_size: Any
     sampler: Any
     batch_sampler: Any
 
     def batches(self) -> Reader[Any]:
-        """A reader of host feeds; then the arguments are as the loader shows them.
+        """Return a reader of host feeds, and set the arguments as the loader shows them.
 
         Raises:
             TypeError: An argument is of the wrong kind.
-            ValueError: Arguments contradict one another, or a number is too small.
+            ValueError: Arguments contradict each other, or a number is too small.
         """
         batched = self.batch_size is not None or self.batch_sampler is not None
         collation = Collation(
@@ -52,11 +52,11 @@ class DatasetArguments(SimpleNamespace):
         return batches
 
     def placed(self) -> Any:
-        """Where feeds go: `places`, or `sharding`, which says it as in `Pipeline.load`.
+        """Return where feeds go: `places`, or `sharding` as in `Pipeline.load`.
 
         Raises:
-            TypeError: Both are given, or `sharding` says no place.
-            ValueError: `sharding` depends on a mesh that is not set, or is of several axes.
+            TypeError: Both are given, or `sharding` is not a place.
+            ValueError: `sharding` depends on a mesh that is not set, or has several axes.
         """
         if self.sharding is None:
             return self.places
@@ -66,7 +66,7 @@ class DatasetArguments(SimpleNamespace):
         return self.sharding
 
     def _indices(self) -> Reader[Any]:
-        """A reader of what to fetch: lists of indices (of a stream: samples), or single ones."""
+        """Return a reader of what to fetch: lists of indices (of a stream: samples), or single."""
         dataset, size = self.dataset, self.batch_size
         check_dataset(CALL, dataset)
         errors.check_flag(f"shuffle of {CALL}", self.shuffle)
@@ -90,7 +90,7 @@ class DatasetArguments(SimpleNamespace):
         return BatchSampler(sampler=order, batch_size=size, drop_last=self.drop_last)
 
     def _check_orders(self) -> None:
-        """Raises ValueError if arguments ask for two orders, or for one that cannot be."""
+        """Raise ValueError if arguments ask for two orders, or for an impossible one."""
         orders = [name for name in ("sampler", "batch_sampler") if vars(self)[name] is not None]
         orders = ["shuffle"] * bool(self.shuffle) + orders
         if orders and is_stream(self.dataset):
@@ -99,7 +99,7 @@ class DatasetArguments(SimpleNamespace):
                 f"its beginning: leave it out, or shuffle in windows, as in "
                 f"Pipeline(lambda: iter(dataset)).shuffle(1000).batch(32).load()."
             )
-        # with workers, a seed alone seeds their generators
+        # with workers, a seed may only seed their generators
         seeds = self.seed is not None and not self.num_workers
         of_batches = self.batch_size != 1, self.shuffle, self.drop_last, seeds
         if self.batch_sampler is not None and any(of_batches):
@@ -115,7 +115,7 @@ class DatasetArguments(SimpleNamespace):
             )
 
     def _fetched(self, collation: Collation, asked: Reader[Any]) -> Reader[Any]:
-        """The batches of what is asked for, fetched and collated, in their order."""
+        """Fetch and collate the requested batches, in order."""
         errors.check_flag(f"persistent_workers of {CALL}", self.persistent_workers)
         workers = errors.check_number(f"num_workers of {CALL}", self.num_workers)
         timeout = errors.check_seconds(f"timeout of {CALL}", self.timeout)

@@ -1,7 +1,7 @@
-"""The feeds of a loader on the devices: those of a pass, prefetched, and the first one by itself.
+"""The feeds of a loader on the devices: the prefetched feeds of a pass, and the first one alone.
 
-Host feeds are made by `host_feeds.py`. Here they go to the devices, and through the functions that
-run there. They are prefetched before the loop asks for them, and several processes agree on them.
+`host_feeds.py` makes host feeds. Here they go to the devices, and through the functions that run
+there. They are prefetched before the loop asks for them, and several processes agree on them.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from jreader.workers.threads import Drawer
 
 
 def device_feeds(loading: Loading, cursor: Cursor, run: Run, wanted: Wanted = EVERY) -> Pass[Any]:
-    """Begins a prefetched pass over feeds on the devices, from a cursor on.
+    """Begin a prefetched pass over feeds on the devices, from a cursor on.
 
     Args:
         loading: What the loader loads.
         cursor: The cursor to begin at.
-        run: What the passes of the loader share; its counters are those of this one.
+        run: The state that the loader's passes share; its counters become those of this pass.
         wanted: The steps to give.
 
     Raises:
-        ValueError: Several processes would each draw an order of their own.
+        ValueError: Several processes would each draw their own order.
     """
     return _DeviceFeeds(loading, run, wanted).feeds_from(cursor)
 
@@ -67,10 +67,10 @@ class _DeviceFeeds:
             )
         self.begun_at: Cursor | None = None
         self.finish = finisher(self.here)
-        self.at_once = not (self.capacity or self.spans)  # a feed is placed when it is asked for
+        self.at_once = not (self.capacity or self.spans)  # a feed is placed on request
 
     def feeds_from(self, cursor: Cursor) -> Pass[Any]:
-        """The feeds from a cursor on; several processes agree on each epoch."""
+        """Return the feeds from a cursor on; several processes agree on each epoch."""
         self.begun_at = cursor if cursor["plan"]["ops"] else None
         if self.spans and self.wanted.endless:
             return self._epochs(self._prefetched, cursor)
@@ -100,14 +100,14 @@ class _DeviceFeeds:
         return agreement.agreed(self._ahead(posted, drawer))
 
     def _drawer(self, cursor: Cursor) -> Drawer | None:
-        """Who begins, draws and closes a pass that runs users' code; None for whoever is free."""
+        """Return the drawer of a pass that runs users' code; None if any thread may draw it."""
         if not self.loading.runs_users_code:
             return None
         kept = self.run.stream.drawer(EpochPosition.of(cursor).batches)
         return kept or Drawer("loader", apart=self.capacity > 0 and self.run.pace.pays)
 
     def _epoch(self, cursor: Cursor) -> Pass[Any]:
-        """What is left of an epoch: feeds on the host, or on the devices if placed at once."""
+        """Return the rest of an epoch: feeds on the host, or on the devices if placed at once."""
         loading, finish = self.loading, self.finish if self.at_once else None
         try:
             if not cursor["samples"]:
@@ -128,7 +128,7 @@ class _DeviceFeeds:
             ) from stopped
 
     def _ahead(self, host: Pass[Any], drawer: Drawer | None) -> Pass[Any]:
-        """The feeds of a pass on the devices, prefetched there or on the host."""
+        """Prefetch the feeds of a pass, on the devices or on the host."""
         options, counters = self.loading.options, self.counters
         ahead = partial(lookahead, host, self.capacity, drawer=drawer, pace=self.run.pace)
         if options.double_buffer and self.capacity:
@@ -146,13 +146,13 @@ class _DeviceFeeds:
         return (ahead(itself) if self.capacity else host).mapped(counted)
 
     def _agreement(self, began: Cursor) -> Agreement:
-        """What the processes that feed one array agree on, in a pass that began at a cursor."""
+        """Return the agreement of the processes that feed one array, in a pass from a cursor on."""
         loading, share = self.loading, self.here.share
         if self.run.board is None:
             self.run.board = Board(loading.placement.processes, loading.options.made_at)
         feeds = f"feeds of {loading.per_feed} batches of {loading.source.rows} samples"
         about, lanes = [feeds, f"{loading.remainder}"], None
-        if any_stores(loading.source.batches):  # each process may have folders of its own
+        if any_stores(loading.source.batches):  # each process may have its own folders
             placed = loading.of_epoch(began).batching.indexed
             found = "by index, since its folders are complete" if placed else "in order"
             about.append(f"samples {found}")
@@ -166,7 +166,7 @@ class _DeviceFeeds:
 
 
 def finisher(here: Loading) -> Callable[[Any], Any]:
-    """A function that puts a host feed on the devices and calls the stages there.
+    """Return a function that puts a host feed on the devices and calls the stages there.
 
     It takes a host feed, or, if `loading.numbered`, (host feed, number of its first row, epoch),
     and returns `SKIPPED` for a `SKIPPED` feed.
@@ -180,7 +180,7 @@ def finisher(here: Loading) -> Callable[[Any], Any]:
 
 
 def _placer(here: Loading) -> Callable[[Any], Any]:
-    """The same, with feeds as the devices have them: `into` of `load` has not seen them."""
+    """Return the same without `into` of `load`: feeds as the devices have them."""
     stages = here.options.stages
     if here.resident:
         made: Callable[..., Any] = here.resident.placing(stages)
@@ -194,7 +194,7 @@ def _placer(here: Loading) -> Callable[[Any], Any]:
 
 
 def _finisher_by_rows(here: Loading) -> Callable[[Any], Any]:
-    """The same where processes have some rows of each batch: a bucket has its own number."""
+    """Return the same if processes feed some rows of batches whose sizes vary by bucket."""
     ways = {len(share): finisher(replace(here, share=share, shares=())) for share in here.shares}
 
     def finished(item: Any) -> Any:
@@ -205,7 +205,7 @@ def _finisher_by_rows(here: Loading) -> Callable[[Any], Any]:
 
 
 def first_item(loading: Loading, cursor: Cursor) -> Any:
-    """The first host feed from a cursor on, as a `finisher` takes it.
+    """Return the first host feed from a cursor on, as a `finisher` takes it.
 
     Raises:
         ValueError: The epoch has no feed.
@@ -222,7 +222,7 @@ def first_item(loading: Loading, cursor: Cursor) -> Any:
 
 
 def spec_of(loading: Loading, item: Any) -> Any:
-    """The tree of `jax.ShapeDtypeStruct` of a host feed, as a `finisher` takes it."""
+    """Return the tree of `jax.ShapeDtypeStruct` of a host feed, as a `finisher` takes it."""
     here = loading.here
     if here.options.stages.stages:
         return jax.tree.map(_spec, finisher(here)(item))

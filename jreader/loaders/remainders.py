@@ -3,16 +3,17 @@
 One rule holds for all loaders. The arguments `last` and `drop_last` decide, if the user gave them.
 Otherwise it depends on the feed:
 
-* A feed that is one batch for one place has any size: the loader passes it on as it is.
-* A feed that is split, or made of several batches, needs equal parts. The loader leaves out batches
-  that make none, and warns.
-* `Pipeline.load`, whose steps have one size, leaves out a short last batch; if the plan says
+* A feed that is one batch for one place has any size: the loader passes it on unchanged.
+* A feed that is split, or made from several batches, needs equal parts. The loader drops batches
+that
+  make none, and warns.
+* `Pipeline.load`, whose steps have one size, drops a short last batch; if the plan says
   `batch(..., drop_last=False)`, it pads the batch.
 
-The batches of a `bucket` have a size for each bucket, and each bucket has a remainder of its own,
-which becomes what a short last batch does: `bucket` itself leaves it out, or the loader pads it, so
-that steps have the shapes of full batches alone. It cannot be filled up with samples of another
-bucket, so there is no "wrap".
+The batches of a `bucket` have a size per bucket, and each bucket has its own remainder, which is
+treated like a short last batch: `bucket` itself drops it, or the loader pads it, so that steps have
+only the shapes of full batches. It cannot be filled up with samples of another bucket, so there is
+no "wrap".
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ class Remainder:
     """What to do with the remainder of an epoch, and how many steps an epoch has.
 
     Attributes:
-        last: What to do with last samples that fill no step: "drop" leaves them out, "pad" adds
-            zeros and a mask, "wrap" adds the first samples of the epoch, "error" raises an error,
-            "keep" passes batches on as they are. None if the user did not say.
-        steps: How many steps an epoch has; None for as many as its samples fill.
+        last: What to do with last samples that fill no step: "drop" drops them, "pad" adds zeros
+            and a mask, "wrap" adds the first samples of the epoch, "error" raises an error, "keep"
+            passes batches on unchanged. None if the user did not say.
+        steps: The number of steps in an epoch; None for as many as its samples fill.
         drop_last: The argument `drop_last` of the loader; None if the user did not give it.
         any_size: Whether steps may differ in size, also before the end of an epoch.
-        warns: Whether to warn of what each epoch leaves out, since the user did not ask for it.
-        warns_if_same: Whether to warn, once, only if every epoch leaves out the same samples.
-        continues: Whether an epoch begins where the one before ended: `steps` of a stream that may
-            be endless.
+        warns: Whether to warn of what each epoch drops, since the user did not ask for it.
+        warns_if_same: Whether to warn, once, only if every epoch drops the same samples.
+        continues: Whether an epoch begins where the previous one ended: `steps` of a possibly
+            endless stream.
     """
 
     last: Last | None = None
@@ -61,7 +62,7 @@ class Remainder:
     continues: bool = False
 
     def __str__(self) -> str:
-        """The part that must be equal on all processes."""
+        """Return the part that must be equal on all processes."""
         return f"Remainder(last={self.last!r}, steps={self.steps})"
 
     @classmethod
@@ -71,7 +72,7 @@ class Remainder:
         last: Last | None = None,
         steps_per_epoch: int | None = None,
     ) -> Remainder:
-        """A `Remainder` of the arguments of a loader, checked.
+        """Return a `Remainder` of the arguments of a loader, checked.
 
         >>> Remainder.checked(last="pad").last, Remainder.checked(drop_last=False).drop_last
         ('pad', False)
@@ -99,7 +100,7 @@ class Remainder:
         return cls(last, steps_per_epoch, drop_last)
 
     def of_batches(self, batches: Reader[Any], *, equal: bool = True) -> Remainder:
-        """The same, resolved for steps of one size (`Pipeline.load`).
+        """Return the same, resolved for steps of one size (`Pipeline.load`).
 
         >>> Remainder().of_batches(batch(lambda: "abc", 2)).last
         'drop'
@@ -111,8 +112,8 @@ class Remainder:
             equal: Whether a feed needs equal parts (see `of_places`), or steps need one shape.
 
         Raises:
-            ValueError: `batch` keeps a short last batch, and the loader leaves it out; or the
-                loader keeps it, and steps need one shape.
+            ValueError: `batch` keeps a short last batch, and the loader drops it; or the loader
+                keeps it, and steps need one shape.
         """
         self.check_kept(equal=equal)
         found = batching(batches)
@@ -124,7 +125,7 @@ class Remainder:
         return self._meant(batches, found, last=last, any_size=last == "keep", warns_if_same=same)
 
     def of_places(self, batches: Reader[Any], *, equal: bool) -> Remainder:
-        """The same, resolved for a batch per place (Paddle's loaders, loaders of data sets).
+        """Return the same, resolved for a batch per place (Paddle's loaders, loaders of data sets).
 
         >>> Remainder().of_places(batch(lambda: "abc", 2), equal=False).last
         'keep'
@@ -137,7 +138,7 @@ class Remainder:
                 chunk of several steps.
 
         Raises:
-            ValueError: `batch` keeps a short last batch, and the loader leaves it out.
+            ValueError: `batch` keeps a short last batch, and the loader drops it.
         """
         self.check_kept(equal=equal)
         found = batching(batches)
@@ -149,7 +150,7 @@ class Remainder:
         return self._meant(batches, found, last=last, any_size=True, warns=warns)
 
     def check_kept(self, *, equal: bool) -> None:
-        """Raises ValueError if a short batch is to be kept where feeds need equal parts."""
+        """Raise ValueError if the loader must keep a short batch, and feeds need equal parts."""
         if equal and self.last == "keep":
             raise ValueError(
                 "last='keep' hands on a short last batch as it is, which several devices, chunks, "
@@ -162,10 +163,10 @@ class Remainder:
         return replace(self, continues=self.steps is not None and endless, **given)
 
     def _kept(self, found: Batching) -> bool:
-        """Whether `batch` was made with `drop_last=False`.
+        """Return whether `batch` was made with `drop_last=False`.
 
         Raises:
-            ValueError: The loader's own `last` or `drop_last` leaves the short batch out.
+            ValueError: The loader's own `last` or `drop_last` drops the short batch.
         """
         op = found.op or found.buckets
         kept = isinstance(op, (batch, bucket)) and op.drop_last is False
@@ -178,11 +179,11 @@ class Remainder:
         return kept
 
     def strict(self, found: Batching) -> bool:
-        """Whether a short step is an error.
+        """Return whether a short step is an error.
 
-        It is with `last="error"`, and with `steps_per_epoch`, which needs whole steps. Where
-        `exactly` counts samples, it raises that error itself, and a step is short only after a
-        resume with batches of another size.
+        It is with `last="error"`, and with `steps_per_epoch`, which needs whole steps. If `exactly`
+        counts samples, it raises that error itself, and a step is short only after a resume with
+        batches of another size.
         """
         if self.steps is None:
             return self.last == "error"
@@ -191,7 +192,7 @@ class Remainder:
     def of(
         self, batches: Reader[Any], per_step: int, samples: int = 0, steps: int = 0
     ) -> Reader[Any]:
-        """The reader of the batches of an epoch, cut, filled up or repeated as this says.
+        """Return the reader of an epoch's batches, cut, filled up or repeated accordingly.
 
         >>> wrapped = Remainder("wrap").of(batch(lambda: "abc", 2), per_step=1)
         >>> list(wrapped())
@@ -199,9 +200,9 @@ class Remainder:
 
         Args:
             batches: The batches.
-            per_step: How many batches make a feed.
-            samples: How many samples of the epoch are done, in steps of any size.
-            steps: In how many steps they were done.
+            per_step: The number of batches per feed.
+            samples: The number of finished samples of the epoch, in steps of any size.
+            steps: The number of steps that they took.
 
         Raises:
             ValueError: `last="wrap"`, and the batches do not come from `jreader.batch`.
@@ -229,21 +230,21 @@ class Remainder:
 
     @property
     def _passes_on(self) -> bool:
-        """Whether an epoch has all batches as they are, with no number of steps to come to."""
+        """True if an epoch has all batches unchanged, without a required number of steps."""
         if self.continues:
             return self.last != "wrap"
         return self.steps is None and self.last in ("drop", "pad", "keep")
 
     @property
     def _short(self) -> Short:
-        """What `exactly` does where samples, or batches, end too soon."""
+        """What `exactly` does if samples, or batches, end too soon."""
         return _SHORT.get(str(self.last), "error")
 
     def _of_samples(self, op: batch[Any], per_step: int, samples: int, steps: int) -> Reader[Any]:
-        """The samples of an epoch, as many as its steps need, where some are done."""
+        """Return the samples of an epoch that its steps need, after those that are done."""
         short: Short = self._short
         if op.drop_last and short == "pad":
-            short = "error"  # `batch` itself leaves out what would be short
+            short = "error"  # `batch` itself drops a short one
         sizes = op.sizes.times(per_step)
         if self.continues:
             return exactly(op.reader, sizes.at(samples), ENDLESS // sizes.at(samples), short)
@@ -254,10 +255,10 @@ class Remainder:
         return exactly(op.reader, size, end // size, short, end)
 
     def _filled(self, op: batch[Any], sizes: BatchSizes, samples: int) -> Reader[Any]:
-        """The samples of an epoch, and the first ones again until the last step is full.
+        """Return the samples of an epoch, then the first ones again until the last step is full.
 
         Raises:
-            ValueError: Of which size that step is depends on how many samples there are.
+            ValueError: The size of that step depends on the number of samples.
         """
         known = length(op.reader)
         if known is None and sizes.vary:
@@ -271,7 +272,7 @@ class Remainder:
         return exactly(op.reader, sizes.at(origin), None, "wrap", origin)
 
     def _of_full_buckets(self, batches: Reader[Any], op: bucket[Any]) -> Reader[Any]:
-        """The same batches; if the short ones are left out, and known, they are not made at all.
+        """Return the same batches, without making short ones that are dropped, if these are known.
 
         Raises:
             ValueError: They are to be filled up with other samples.
@@ -287,6 +288,6 @@ class Remainder:
 
 
 def _with(batches: Reader[Any], op: Node[Any], **fields: Any) -> Reader[Any]:
-    """The plan of batches with other fields of the op that makes them."""
+    """Return the plan of batches with other fields of the op that makes them."""
     made = op.changed(fields)
     return rewritten(batches, lambda node: made if node is op else {})

@@ -1,6 +1,6 @@
 """`Run`: the state that the passes of a loader share: the latest position, and an open stream.
 
-What is loaded is frozen (`loading.Loading`). All that changes while a loader is used is here.
+What is loaded is frozen (`loading.Loading`). All state that changes while a loader is used is here.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ class OpenStream:
         self._drawer: Drawer | None = None
 
     def keep(self, up: Pass[Any]) -> None:
-        """Keeps a pass at its position; who draws it keeps it open."""
+        """Keep a pass at its position; its drawer keeps it open."""
         self._at, self._pass, self._drawer = up.position(), up, current_drawer()
         if self._drawer:
             self._drawer.kept = up
 
     def drawer(self, at: Position) -> Drawer | None:
-        """The drawer of the pass kept at this position; None if any thread may draw it."""
+        """Return the drawer of the pass kept at this position; None if any thread may draw it."""
         return self._drawer if self._pass and at == self._at else None
 
     def taken(self, at: Position) -> Pass[Any] | None:
-        """The pass that was kept at this position; a pass at another position is closed."""
+        """Return the pass kept at this position; close a pass at another position."""
         if at == self._at:
             up, self._pass, self._drawer = self._pass, None, None
             return up
@@ -45,7 +45,7 @@ class OpenStream:
         return None
 
     def close(self) -> None:
-        """Closes the pass that was kept."""
+        """Close the pass that was kept."""
         up, self._pass = self._pass, None
         drawer, self._drawer = self._drawer, None
         if drawer:
@@ -60,17 +60,17 @@ class Run:
     Attributes:
         next_epoch: The number of the epoch that the next `iter(loader)` begins.
         resumed: The cursor to resume instead; None for the beginning.
-        place: Holds the fields of the `Place` of the latest pass, also when its iterator is gone.
-        in_order: That of the latest `iter(loader)`; None before it.
+        place: Holds the fields of the `Place` of the latest pass, even when its iterator is gone.
+        in_order: The same for the latest `iter(loader)`; None before it.
         passes: The iterators that may still be open.
-        counters: What the stages of the latest pass count.
-        tuner: What moves threads and capacity; None for nothing.
+        counters: The counters of the latest pass.
+        tuner: Tunes threads and capacity; None without tuning.
         stream: The pass over a stream that the next epoch continues.
         pace: Whether looking ahead paid in the latest pass.
         board: Where processes post messages to each other; None until a pass needs it.
         unseen: Whether the linter has yet to see a feed.
-        warned: Whether it has warned of samples that each epoch leaves out.
-        warming: What compiles steps, until the first feed is handed over.
+        warned: Whether the loader has warned of samples that each epoch drops.
+        warming: Compilations to wait for before the first feed is handed over.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class Run:
         *,
         unseen: bool = True,
     ) -> None:
-        """A run that has no pass yet.
+        """Begin a run without passes.
 
         Args:
-            tune: What threads and capacity may grow to; None to leave them alone.
+            tune: The limits of threads and capacity; None without tuning.
             resumed: The cursor that the next pass resumes; None for the next epoch.
-            next_epoch: The number of that.
+            next_epoch: The number of that epoch.
             unseen: Whether the linter looks at the first feed.
         """
         self.next_epoch, self.resumed = next_epoch, resumed
@@ -101,7 +101,7 @@ class Run:
         self.warming: list[Any] = []
 
     def close(self) -> None:
-        """Closes the passes that are still open."""
+        """Close the passes that are still open."""
         for feeds in list(self.passes):
             feeds.close()
         self.stream.close()

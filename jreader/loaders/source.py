@@ -24,16 +24,16 @@ class Options:
 
     Attributes:
         feed_list: The fields of a feed; None for feeds with the tree of the samples.
-        capacity: How many feeds to prefetch.
+        capacity: The number of feeds to prefetch.
         double_buffer: Whether to prefetch to the devices; otherwise on the host.
         return_list: Whether a feed is a list, not a dict.
         remainder: What to do at the end of an epoch, as the user gave it.
         timeout: The seconds to wait for other processes; 0 for no limit.
         stages: The functions of feeds that run on the devices.
-        chunk: How many steps make one feed; None for feeds without an axis of steps.
+        chunk: The number of steps in a feed; None for feeds without an axis of steps.
         made_at: The file and line that made the loader.
-        tune: What threads and capacity may grow to while the loop runs; None to leave them alone.
-        workers: Who makes the batches, by number; None for the loader itself.
+        tune: The limits of threads and capacity while the loop runs; None without tuning.
+        workers: The executor that makes batches, by number; None for the loader itself.
     """
 
     feed_list: FeedList | None = None
@@ -58,9 +58,9 @@ class Source:
         kind: What the reader yields: samples (the loader batches them), lists of them, stacked
             arrays, or collated feeds (`loaders/map_style.py`).
         places: The devices or the sharding, as the user gave them.
-        batch_per_place: Whether each of several places gets a batch of its own, as in Paddle and in
+        batch_per_place: Whether each of several places gets its own batch, as in Paddle and in
             loaders of data sets; otherwise each batch is split over them.
-        pmap: The devices of the pmap layout, if that was asked for.
+        pmap: The devices of the pmap layout, if requested.
         rows: The rows of a full batch: its samples, unless a function of whole batches returns
             more, or fewer; None if unknown before the first batch.
         lock: The lines that name the lock of the plan in cursors; none without a lock.
@@ -75,14 +75,14 @@ class Source:
     lock: tuple[str, ...] = ()
 
     def placement(self) -> Placement:
-        """The devices and shardings of feeds."""
+        """Return the devices and shardings of feeds."""
         if self.batch_per_place:
             return places_placement(self.places)
         return sharding_placement(self.places, self.pmap)
 
     @cached_property
     def batching(self) -> Batching:
-        """How the batches are made; what has a length now may have another one later."""
+        """How the batches are made; their length may change later."""
         return batching(self.batches)
 
     @property

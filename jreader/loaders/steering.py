@@ -1,8 +1,8 @@
 """Mixtures whose weights change during a run: new weights, and their history in the cursor.
 
-The step alone decides at which sample of the mixture new weights begin: at the first one that the
-steps before did not get, or, where ops above the mixture hold samples, at the first one that the
-next batch does not need. So prefetched feeds are made again, and no sample is lost or repeated.
+The step alone decides at which sample of the mixture new weights begin: at the first one that
+earlier steps did not get; or, if ops above the mixture hold samples, at the first one that the next
+batch does not need. So prefetched feeds are made again, and no sample is lost or repeated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SERIAL = {"threads": 0, "processes": 0, "concurrency": 0, "executor": None, "po
 
 
 def steered(batches: Reader[Any], cursor: Cursor) -> Reader[Any]:
-    """The plan of a loader with the weights that `set_weights` gave its mixture before a cursor."""
+    """Return a plan with the weights that `set_weights` gave its mixture before a cursor."""
     op, line = _steered_op(batches, cursor)
     return batches if op is None else _weighted(batches, op, op.steered(line))
 
@@ -34,14 +34,14 @@ def reweighed(batches: Reader[Any], cursor: Cursor, weights: Any, *, endless: bo
     """Resume a mixture with new weights.
 
     Args:
-        batches: The plan of an epoch, as the cursor resumes it without them.
+        batches: The plan of an epoch, as the cursor resumes it without the new weights.
         cursor: The cursor.
-        weights: What the mixture is to deal by.
-        endless: Whether the epochs of a loader are parts of one epoch of the plan.
+        weights: The new weights.
+        endless: Whether the loader's epochs are parts of one epoch of the plan.
 
     Raises:
-        TypeError: It has no mixture whose weights may change, or `weights` have another form.
-        ValueError: A weight is below 0, is for a name that is not there, or missing.
+        TypeError: No mixture has weights that may change, or `weights` have another form.
+        ValueError: A weight is below 0, missing, or for an unknown name.
     """
     op = changeable(batches, held=True)
     if op is None:
@@ -59,7 +59,7 @@ def reweighed(batches: Reader[Any], cursor: Cursor, weights: Any, *, endless: bo
 
 
 def with_past_weights(batches: Reader[Any], cursor: Cursor, *, endless: bool) -> Reader[Any]:
-    """The plan of an epoch from a cursor on, with what the cursor says of the part before it.
+    """Return the plan of an epoch from a cursor on, with the past that the cursor stores.
 
     The samples of a mixture depend on its weights since the beginning. So a cursor stores their
     history (`Adjustable`), and the resumed plan uses it up to the cursor: past samples stay the
@@ -67,8 +67,8 @@ def with_past_weights(batches: Reader[Any], cursor: Cursor, *, endless: bool) ->
 
     Args:
         batches: The plan of a loader.
-        cursor: A cursor of this plan, perhaps with other values of what a run may change.
-        endless: Whether the epochs of a loader are parts of one epoch of the plan.
+        cursor: A cursor of this plan, perhaps with other values that a run may change.
+        endless: Whether the loader's epochs are parts of one epoch of the plan.
     """
     op, line = _steered_op(batches, cursor)
     if op is None or cursor["position"] is None:
@@ -79,7 +79,7 @@ def with_past_weights(batches: Reader[Any], cursor: Cursor, *, endless: bool) ->
 def _past_fields(
     batches: Reader[Any], cursor: Cursor, history: str, fields: Mapping[str, Any], *, endless: bool
 ) -> Mapping[str, Any]:
-    """The fields that say what the mixture of a plan gave before a cursor, and others if given."""
+    """Return the fields that keep a mixture's samples before a cursor, with new ones if given."""
     drawn, at = batches, EpochPosition.of(cursor).batches
     epoch = 0 if endless else cursor["epoch"]
     if lacks_seed(batches):
@@ -96,12 +96,12 @@ def _past_fields(
 
 
 def last_change(cursor: Cursor) -> int:
-    """The first sample, in its epoch, that has the weights set last."""
+    """Return the first sample, in its epoch, that has the latest weights."""
     return History.of(weights_line(cursor["plan"]) or "").pieces[-1].start
 
 
 def _steered_op(batches: Reader[Any], cursor: Cursor) -> tuple[Any, str]:
-    """The op whose history a cursor has, and the history; None if it has none."""
+    """Return the op whose history a cursor has, and the history; None without one."""
     line = weights_line(cursor["plan"])
     return (None, "") if line is None else (changeable(batches, held=True), line)
 
@@ -111,10 +111,10 @@ def _weighted(batches: Reader[Any], op: Node[Any], fields: Mapping[str, Any]) ->
 
 
 def _first_not_held(batches: Reader[Any], mixture: Adjustable[Any], at: Position) -> int:
-    """The number of the first sample of a mixture that a pass from a position on may change.
+    """Return the first sample of a mixture that a pass from a position on may still change.
 
-    Ops that hold samples are read up to the next batch, on this thread alone, so that what they
-    have read by then follows from the position.
+    Ops that hold samples are read up to the next batch, only on this thread, so that what they hold
+    by then depends on the position only.
     """
     if isinstance(at, int) and changeable(batches) is mixture:
         return at
@@ -140,11 +140,11 @@ def _first_not_held(batches: Reader[Any], mixture: Adjustable[Any], at: Position
 
 @op
 class _recorded(Node[Any]):
-    """A mixture whose passes are noted.
+    """A mixture whose passes are recorded.
 
     Args:
         reader: The mixture.
-        begun: What its passes are added to.
+        begun: The list of its passes.
         reads: Whether it is read; otherwise, a pass has no sample, and stays at its position.
     """
 
@@ -153,7 +153,7 @@ class _recorded(Node[Any]):
     reads: bool
 
     def start(self, at: Position) -> Pass[Any]:
-        """The position of the mixture."""
+        """Begin a pass, and record it."""
         up = start(self.reader, at) if self.reads else Pass(iter(()), lambda: at, lambda: None)
         self.begun.append(up)
         return up

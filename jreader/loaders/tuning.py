@@ -1,14 +1,14 @@
 """`load(tune=True)`: autotune the threads of maps and the capacity during training.
 
-The stream is the same for any of them, so what is left to judge by is the time from feed to feed.
-A `Tuner` climbs: it measures some feeds, makes one move (twice the threads of the maps that are
-busy, or half of them; twice the capacity where the queue is not always empty), measures again,
-and goes back unless feeds came clearly quicker. Other programs make a measurement slower, never
-quicker: so what is not clear is measured twice on both sides, and the quicker ones are compared.
-Where nothing helps it rests, longer each time; where the loop does not wait it makes no move.
+The stream is the same at any setting, so the tuner judges by the time from feed to feed. A `Tuner`
+climbs: it measures some feeds, makes one change (doubles or halves the threads of busy maps, or
+doubles the capacity if the queue is sometimes empty), measures again, and goes back unless feeds
+came clearly faster. Other programs make a measurement slower, never faster: so an unclear one is
+repeated for both settings, and the faster ones are compared. If nothing helps it rests, longer each
+time; if the loop does not wait, it changes nothing.
 
 It runs on the thread of the loop, between two feeds, and has no thread of its own: a pass may be
-closed at any moment. Several processes tune each for themselves.
+closed at any moment. Each of several processes tunes itself.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Ceilings:
     """The limits of `tune`.
 
     Attributes:
-        threads: How many threads, of all tuned maps together.
-        capacity: How many feeds to prefetch.
-        bytes: What samples and feeds may weigh that are ahead of the loop.
+        threads: The number of threads, of all tuned maps together.
+        capacity: The number of feeds to prefetch.
+        bytes: The size of the samples and feeds that are ahead of the loop.
     """
 
     threads: int = 32
@@ -54,7 +54,7 @@ class Ceilings:
 
 
 def tuning(tune: Any, capacity: int) -> Ceilings | None:
-    """The ceilings that the argument `tune` asks for; None where nothing is tuned.
+    """Return the ceilings for the argument `tune`; None without tuning.
 
     >>> tuning({"threads": 8}, capacity=2)
     Ceilings(threads=8, capacity=16, bytes=1073741824)
@@ -64,8 +64,8 @@ def tuning(tune: Any, capacity: int) -> Ceilings | None:
 'memory': type tune=True, or tune={"threads": 16}.
 
     Args:
-        tune: What the user asks for.
-        capacity: How many feeds are prefetched.
+        tune: The argument.
+        capacity: The number of feeds that are prefetched.
 
     Raises:
         TypeError: `tune` is neither a bool nor a dict of ceilings.
@@ -97,12 +97,12 @@ def tuning(tune: Any, capacity: int) -> Ceilings | None:
 
 @dataclass(frozen=True)
 class TunedMap:
-    """The threads of a map that is tuned.
+    """The threads of a tuned map.
 
     Attributes:
         function: The name of its function.
         made_at: The file and line that made it.
-        threads: How many it has by now.
+        threads: The present number of threads.
     """
 
     function: str
@@ -115,9 +115,9 @@ class Tuned:
     """The result of `tune=True`; as text, what to type instead.
 
     Attributes:
-        capacity: How many feeds it prefetches by now.
-        maps: The maps that it tunes.
-        settled: Whether it found nothing better when it last looked for it.
+        capacity: The present number of feeds to prefetch.
+        maps: The tuned maps.
+        settled: Whether the latest round found nothing better.
     """
 
     capacity: int
@@ -125,19 +125,19 @@ class Tuned:
     settled: bool
 
     def __str__(self) -> str:
-        """The arguments to type, a line for each map."""
+        """Return the arguments to type, a line for each map."""
         maps = [f".map({each.function}, threads={each.threads})" for each in self.maps]
         places = [f"  # {PureWindowsPath(each.made_at).name}" for each in self.maps]
         return "\n".join([*map(str.__add__, maps, places), f".load(capacity={self.capacity})"])
 
 
 class Seen(NamedTuple):
-    """Some feeds.
+    """A measurement of some feeds.
 
     Attributes:
-        interval: The seconds from one to the next.
-        waiting: The share of them that the loop waited.
-        busy: For each tunable of threads, the share of the time that they were at work.
+        interval: The seconds from one feed to the next.
+        waiting: The share of that time that the loop waited.
+        busy: For each tunable of threads, the share of the time that they worked.
         uneven: Whether the prefetch queue was empty at times, but not always.
     """
 
@@ -155,8 +155,8 @@ class Tuner:
     2
 
     Attributes:
-        tunables: What the passes of the loader have that may be turned.
-        settled: Whether the last round of moves found nothing better.
+        tunables: The tunables of the loader's passes.
+        settled: Whether the latest round of changes found nothing better.
     """
 
     def __init__(self, ceilings: Ceilings) -> None:
@@ -164,18 +164,18 @@ class Tuner:
         self._counters, self._last = Counters(), 0
         self._looking = threading.Lock()
         self._climb = self._climbing()
-        self._rejected: set[tuple[int, ...]] = set()  # settings that were not better, in this round
-        self._left: set[frozenset[tuple[Tunable, int]]] = set()  # what was left for a better one
+        self._rejected: set[tuple[int, ...]] = set()  # settings of this round that were not better
+        self._left: set[frozenset[tuple[Tunable, int]]] = set()  # replaced by better ones
         self._begin(next(self._climb))
 
     def begin(self, counters: Counters) -> None:
-        """Follows another pass; the gap between the two is not measured."""
+        """Follow another pass; the gap between the two is not measured."""
         self._counters, self._last = counters, 0
 
     def fed(self, counters: Counters, came: int, left: int) -> None:
-        """Counts a feed: when the loop asked for it and got it, in nanoseconds."""
+        """Count a feed: when the loop asked for it and got it, in nanoseconds."""
         if counters is not self._counters:
-            return  # of a pass that runs beside the one that is followed
+            return  # from a pass beside the followed one
         last, self._last = self._last, left
         if not last:
             return
@@ -186,7 +186,7 @@ class Tuner:
             self._look()
 
     def _begin(self, seconds: float) -> None:
-        """Starts a measurement of so many seconds; if resting, without a minimum of feeds."""
+        """Start a measurement of so many seconds; if resting, without a minimum of feeds."""
         self._until, self._least = 1e9 * seconds, 2 if seconds == _SETTLING_SECONDS else _MIN_FEEDS
         self._feeds, self._time, self._waited = 0, 0, 0
         self._spent = {each: each.spent for each in self.tunables if each.name == "threads"}
@@ -211,7 +211,7 @@ class Tuner:
         return Seen(seconds / self._feeds, self._waited / self._time, busy, uneven)
 
     def _climbing(self) -> Generator[float, Seen, None]:
-        """Measures, moves, and measures again; yields for how many seconds to measure next."""
+        """Measure, change, and measure again; yield for how many seconds to measure next."""
         yield _MEASURED_SECONDS  # the first feeds of a loop compile its step
         base = yield _MEASURED_SECONDS
         rest = _FIRST_REST_SECONDS
@@ -234,7 +234,7 @@ class Tuner:
             base = yield _MEASURED_SECONDS
 
     def _rested(self, seconds: float, expected: float) -> Generator[float, Seen, bool]:
-        """Makes no move for so long; returns False as soon as the loop's timing changes."""
+        """Change nothing for so long; return False as soon as the loop's timing changes."""
         others = 0
         for _ in range(round(seconds / _FIRST_REST_SECONDS)):
             seen = yield _FIRST_REST_SECONDS
@@ -245,7 +245,7 @@ class Tuner:
         return True
 
     def _moves(self, base: Seen) -> list[dict[Tunable, int]]:
-        """Moves worth trying, the most promising first."""
+        """Return changes worth trying, the most promising first."""
         if base.waiting < _MIN_WAIT:
             return []
         busy = [each for each, share in base.busy.items() if share > _BUSY_SHARE]
@@ -258,7 +258,7 @@ class Tuner:
     def _tried(
         self, move: dict[Tunable, int], base: Seen
     ) -> Generator[float, Seen, tuple[bool, Seen]]:
-        """Makes a move, and reverts it unless feeds come faster; returns the last measurement."""
+        """Make a change, and revert it unless feeds come faster; return the last measurement."""
         before = {each: each.value for each in move}
         there = self._bounded(move)
         if there is None or there == before or self._was_tried(there):
@@ -281,7 +281,7 @@ class Tuner:
     def _compared(
         self, before: dict[Tunable, int], there: dict[Tunable, int], seen: Seen, base: Seen
     ) -> Generator[float, Seen, tuple[bool, Seen, Seen]]:
-        """Measures both settings once more: whether the other is better, and the best of each."""
+        """Measure both settings again: whether the new one is better, and the best of each."""
         again = yield from _seen_with(before)
         both, best = base.interval + again.interval, min(base, again, key=_interval)
         shrinks = sum(there.values()) <= sum(before.values())
@@ -297,7 +297,7 @@ class Tuner:
         return True, seen, best
 
     def _bounded(self, move: dict[Tunable, int]) -> dict[Tunable, int] | None:
-        """The move, as far as ceilings allow it; None if they allow none of it."""
+        """Return the change as far as ceilings allow it; None if they allow none of it."""
         there = {each: self._allowed(each, wanted) for each, wanted in move.items()}
         grown = {each.name for each, value in there.items() if value > each.value}
         ahead = sum(
@@ -308,19 +308,19 @@ class Tuner:
         return None if grown and beyond else there
 
     def _allowed(self, tunable: Tunable, wanted: int) -> int:
-        """What is wanted of a tunable, or as much more as there may be."""
+        """Return the wanted value of a tunable, reduced to its ceiling."""
         if wanted <= tunable.value:
             return wanted
         most = self.ceilings.capacity if tunable.name == "capacity" else self._free(tunable)
         return max(tunable.value, min(wanted, most, tunable.most or wanted))
 
     def _free(self, tunable: Tunable) -> int:
-        """How many threads each part of a tunable may have beside all others."""
+        """Return how many threads each part of a tunable may have beside all others."""
         taken = self._threads({tunable: 0})
         return (self.ceilings.threads - taken) // max(1, len(tunable.running()))
 
     def _threads(self, there: Mapping[Tunable, int]) -> int:
-        """How many threads all maps have with some values instead of theirs."""
+        """Return how many threads all maps have, with some values replaced."""
         return sum(
             there.get(each, each.value) * max(1, len(each.running()))
             for each in self.tunables
@@ -331,7 +331,7 @@ class Tuner:
         return tuple(there.get(each, each.value) for each in self.tunables)
 
     def tuned(self, capacity: int) -> Tuned:
-        """The result so far; `capacity` is the initial one."""
+        """Return the result so far; `capacity` is the initial one."""
         every = [each for each in self.tunables if each.name == "threads"]
         maps = tuple(TunedMap(each.function, each.made_at, each.value) for each in every)
         queues = [each.value for each in self.tunables if each.name == "capacity"]
@@ -339,7 +339,7 @@ class Tuner:
 
 
 def _seen_with(there: Mapping[Tunable, int]) -> Generator[float, Seen, Seen]:
-    """What is seen with a setting, once what was ahead before it was handed over."""
+    """Measure a setting, after the feeds prefetched before it."""
     _tune(there)
     yield _SETTLING_SECONDS
     return (yield _MEASURED_SECONDS)

@@ -12,10 +12,10 @@ batch: A sequence of samples: a list, or `Columns`, stacked arrays that read as 
 op: A reader made of others, as `shuffle` and `batch` are: a `Node`.
 plan: The tree of ops that a reader is. It never changes; building one reads nothing.
 pass: One iteration over a reader, from the beginning or from a position.
-epoch: A pass with its number, which varies the order: `at_epoch(plan, 3)` is epoch 3 of a plan.
+epoch: A numbered pass; the number varies the order: `at_epoch(plan, 3)` is epoch 3 of a plan.
 position: Where a pass is: a small nested tuple of ints. `start(plan, position)` resumes there.
 cursor: A position, its epoch and step, and what the plan was (`fingerprints.py`): a dict for JSON.
-checkpoint: What a user saves of a run: the cursor, beside the state of the model.
+checkpoint: What a user saves of a run: the cursor, and the state of the model.
 index: The number of a sample in a reader, from 0. An indexed reader finds a sample by it.
 plane: The index plane of an indexed reader: its columns, and the rows of each index (`planes.py`).
 look-ahead, prefetch: Reading before the consumer asks (`buffered`, loaders). It moves no position.
@@ -29,17 +29,17 @@ Rules that every op keeps, and that tests/test_laws.py checks on random plans:
 
 * Building a plan reads nothing; a plan never changes; only iterating acts.
 * `start(reader, position)` resumes after the last item that was handed over, also in another
-  process. Before the first item, the position is that of the start; after the end, that of the end.
+  process. Before the first item, it is the start position; after the end, the position of the end.
   After an error it means nothing: to resume, keep the position of the last good item.
-* An op with a field `seed` is random, by that seed and its field `epoch` alone. `seed=None` draws
-  anew for each pass. The root of the pass draws once, for all such ops (`seeds.py`), and the
-  position of an unseeded pass is `(what was drawn, position)`, so it can be resumed too.
+* An op with a field `seed` is random, by that seed and its field `epoch` alone. With `seed=None` it
+draws a new seed for each pass. The root of the pass draws once, for all such ops (`seeds.py`), and
+the position of an unseeded pass is `(the draws, position)`, so it can be resumed too.
 * `at_epoch(reader, 0)` is `reader`; other epochs have other orders. Epochs fold, so `epochs` may
   stand inside `epochs`. What a `cache` reads, or a filter that keeps bits, is pinned: neither
   epochs nor draws reach it.
 * The order depends on seeds, epochs, windows and the number of samples; never on samples, batch
   sizes, workers, devices or hosts. Random functions of samples draw by seed, epoch, place in the
-  plan and index of the sample. A cursor names all that and is refused where it differs;
+  plan and index of the sample. A cursor names all that, and another plan refuses it;
   `stream_version` guards the arithmetic of the orders itself.
 """
 

@@ -15,7 +15,7 @@ _CELL = ("LOAD_DEREF", "LOAD_CLASSDEREF")
 
 @functools.lru_cache(1024)
 def globals_read(code: CodeType) -> tuple[str, ...]:
-    """The names of the globals that a function reads, with those of functions inside it."""
+    """Return the names of the globals that a function reads, with those of functions inside it."""
     names = {step.argval for step in dis.get_instructions(code) if step.opname in _GLOBAL}
     inner = (part for part in code.co_consts if isinstance(part, CodeType))
     return tuple(sorted(names.union(*map(globals_read, inner))))
@@ -23,7 +23,7 @@ def globals_read(code: CodeType) -> tuple[str, ...]:
 
 @functools.lru_cache(1024)
 def attributes_read(code: CodeType, name: str) -> frozenset[str] | None:
-    """The attributes that a function reads from a variable; None if it uses it in another way.
+    """Return the attributes that a function reads from a variable; None if it uses it otherwise.
 
     >>> sorted(attributes_read((lambda: args.scale * args.size).__code__, "args"))
     ['scale', 'size']
@@ -46,13 +46,13 @@ def attributes_read(code: CodeType, name: str) -> frozenset[str] | None:
 
 
 def names_in(code: CodeType) -> set[str]:
-    """The names of globals and attributes in a function, with those of functions inside it."""
+    """Return the names of globals and attributes in a function and the functions inside it."""
     inner = (part for part in code.co_consts if isinstance(part, CodeType))
     return set(code.co_names).union(*map(names_in, inner))
 
 
 def instructions(code: CodeType) -> Iterator[Any]:
-    """The instructions, names and constants of a function, with those of functions inside it."""
+    """Yield the instructions, names and constants of a function and the functions inside it."""
     yield code.co_code.hex()
     yield list(code.co_names)
     yield list(code.co_varnames)
@@ -60,6 +60,6 @@ def instructions(code: CodeType) -> Iterator[Any]:
         if isinstance(constant, CodeType):
             yield from instructions(constant)
         elif isinstance(constant, frozenset):
-            yield sorted(map(repr, constant))  # the order of a set is that of its process
+            yield sorted(map(repr, constant))  # the order of a set varies between processes
         else:
             yield repr(constant)

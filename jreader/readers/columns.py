@@ -172,14 +172,14 @@ class Column:
         return list(self.each(np.arange(low, high)))
 
     def reading(self, *, in_batches: bool = True) -> Column:  # noqa: ARG002  # for columns of blocks
-        """The same rows for one pass, which calls `prefetch`, and `close` at its end."""
+        """Return the same rows for one pass, which calls `prefetch`, and `close` at its end."""
         return self
 
     def prefetch(self, rows: Array) -> None:
         """Note that these rows come next, so that they can be read ahead."""
 
     def full(self) -> bool:
-        """Whether to stop calling `prefetch`: it cannot read further ahead."""
+        """Return whether to stop calling `prefetch`: it cannot read further ahead."""
         return True
 
     def close(self) -> None:
@@ -215,7 +215,7 @@ class ArrayColumn(Column):
         return given
 
     def spans(self, begins: Array, ends: Array) -> Iterable[Array]:
-        """The rows from each begin to its end."""
+        """Return the rows from each begin to its end."""
         return map(self.__getitem__, map(slice, begins.tolist(), ends.tolist()))
 
     def slices(self, begins: Array, size: int, out: Array | None = None) -> Array:
@@ -231,7 +231,7 @@ class ArrayColumn(Column):
         return np.arange(0, max(len(self), 1), max(size // max(each, 1), 1))
 
     def held(self, low: int, high: int) -> Array:
-        """A copy of those rows."""
+        """Return a copy of those rows."""
         return np.array(self[low:high])
 
 
@@ -442,7 +442,7 @@ def column_of(leaf: Any) -> Column:
 
 
 def array_column(array: Any) -> ArrayColumn:
-    """An array, or a column whose rows stand in one, as a column."""
+    """Return an array, or a column whose rows stand in one, as a column."""
     return array if isinstance(array, ArrayColumn) else Dense(array)
 
 

@@ -1,9 +1,9 @@
-"""Planes made of planes: of readers side by side (`compose`), or one after another (`chain`).
+"""Planes made of planes: of readers side by side (`compose`), or end to end (`chain`).
 
-Columns that are arrays become columns that are arrays. Other columns make their rows when they are
-asked for, and only a row shows its structure and dtype (a tuple, which `compose` flattens, say), so
-rows are combined when they are made (`SideBySide`, `ConcatColumn`). Columns know neither seeds nor
-epochs: only routes order samples.
+Array columns become array columns. Other columns make their rows on access, and only a row shows
+its structure and dtype (such as a tuple, which `compose` flattens). So those rows are combined when
+they are made (`SideBySide`, `ConcatColumn`). Columns know neither seeds nor epochs: only routes
+order samples.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from jreader.readers.trees import leaves, rebuilt, same_structure
 
 
 def zip_planes(planes: Sequence[Plane]) -> Plane:
-    """One plane for planes side by side, whose tuples are flattened into one, as in `compose`."""
+    """Return one plane for planes side by side, with flattened tuples, as in `compose`."""
     columns = [plane.columns for plane in planes]
     numbers = [(plane, number) for plane in planes for number in range(len(leaves(plane.columns)))]
 
@@ -42,7 +42,7 @@ def zip_planes(planes: Sequence[Plane]) -> Plane:
 
 
 def _common_blocks(planes: Sequence[Plane]) -> Array | None:
-    """Where blocks begin side by side: at the same samples, or without any in some planes."""
+    """Return the block starts of planes side by side, if they agree; some planes may lack them."""
     known = [plane.blocks for plane in planes if plane.blocks is not None]
     length = min(plane.length for plane in planes)
     if not known or any(plane.blocks is None and in_blocks(plane.columns) for plane in planes):
@@ -53,12 +53,12 @@ def _common_blocks(planes: Sequence[Plane]) -> Array | None:
 
 
 def in_blocks(columns: Any) -> bool:
-    """Whether a column is read in blocks."""
+    """Return whether any column is read in blocks."""
     return any(column_of(column).block_starts is not None for column in leaves(columns))
 
 
 def concat_planes(planes: Sequence[Plane]) -> Plane | None:
-    """One plane for planes one after another; None if structure, dtype or shape differ."""
+    """Return one plane for planes end to end; None if structure, dtype or shape differ."""
     if len(planes) == 1:
         return planes[0]
     members = MemberPlanes.of(planes)
@@ -93,13 +93,13 @@ def concat_planes(planes: Sequence[Plane]) -> Plane | None:
 
 @dataclass(frozen=True, eq=False)
 class MemberPlanes:
-    """Several planes, and columns that hold the rows of all: an order may go from one to another.
+    """Several planes, and columns that hold the rows of all: an order may alternate between them.
 
     Attributes:
         columns: A tree of columns.
         planes: The planes.
         shifts: For each column, where the rows of each plane begin in it.
-        straight: Whether the samples of the planes, one plane after another, are the rows in order.
+        straight: Whether the samples of the planes, end to end, are the rows in order.
     """
 
     columns: Any
@@ -109,7 +109,7 @@ class MemberPlanes:
 
     @classmethod
     def of(cls, planes: Sequence[Plane]) -> MemberPlanes | None:
-        """Planes as members of one; None if structure, dtype or shape differ."""
+        """Join planes as members; None if structure, dtype or shape differ."""
         first = leaves(planes[0].columns)
         for plane in planes[1:]:
             if not same_structure(planes[0].columns, plane.columns):
@@ -123,7 +123,7 @@ class MemberPlanes:
         return cls(rebuilt(planes[0].columns, iter(columns)), planes, shifts, straight)
 
     def rows(self, which: Indices, local: Indices) -> list[Indices]:
-        """For each column, the rows of samples `local` of the planes of numbers `which`."""
+        """Return, for each column, the rows of samples `local` of the planes `which`."""
         if self.straight:
             asarray, shifts = local.__array_namespace__().asarray, list(map(tuple, self.shifts))
             rows = {shift: local + asarray(shift)[which] for shift in set(shifts)}
@@ -132,8 +132,8 @@ class MemberPlanes:
             return routed_by_member(which, local, self._routed, len(self.shifts))
         namespace = local.__array_namespace__()
         selected: list[Indices] = []
-        for number, plane in enumerate(self.planes):  # a trace has all planes route all samples
-            if plane.length:  # an order of nothing cannot be traced
+        for number, plane in enumerate(self.planes):  # in a trace, all planes route all samples
+            if plane.length:  # an empty order cannot be traced
                 mine = which == number
                 routed = self._routed(number, namespace.where(mine, local, 0))
                 here = [
@@ -149,18 +149,18 @@ class MemberPlanes:
         ends: Sequence[int],
         index: Callable[[int, Array], Array],
     ) -> Held:
-        """The samples that hold rows of a column, which count through those of all sources.
+        """Return the samples that hold rows of a column, numbered through all sources.
 
         Args:
             column: The number of the column.
             rows: The rows.
-            ends: At which sample of each plane to stop.
-            index: Gives, for the number of a plane and samples of it, where these are in the order.
+            ends: The sample of each plane to stop at.
+            index: Maps the number of a plane, and samples of it, to places in the order.
         """
         starts = source_begins([leaves(plane.columns)[column] for plane in self.planes])
         asked = np.arange(len(rows))
         members = by_part(np.searchsorted(starts, rows, "right") - 1)
-        if not any(starts):  # all gather from one column, or one of them has rows
+        if not any(starts):  # all gather from one column, or only one has rows
             members = ((number, asked) for number in range(len(self.planes)))
         parts = []
         for number, here in members:
@@ -179,13 +179,13 @@ class MemberPlanes:
 def routed_by_member(
     which: Array, local: Array, member: Callable[[int, Array], list[Array]], columns: int
 ) -> list[Array]:
-    """For each column, the rows of samples `local` of members `which`, routed by each member."""
+    """Return, for each column, the rows of samples `local` of members `which`, routed by each."""
     given = [(here, member(number, local[here])) for number, here in by_part(which)]
-    given = given or [(slice(None), member(0, local))]  # no rows, of the form that rows have
+    given = given or [(slice(None), member(0, local))]  # no rows, but in the right form
     same = all(rows is routed[0] for _, routed in given for rows in routed)
     out: list[Array] = []
     for here, routed in given:
-        distinct = routed[:1] if same else routed  # columns with the same rows share one array
+        distinct = routed[:1] if same else routed  # columns with equal rows share one array
         out = out or [np.empty((len(local), *rows.shape[1:]), local.dtype) for rows in distinct]
         for rows, some in zip(out, distinct, strict=True):
             rows[here] = some
@@ -193,23 +193,23 @@ def routed_by_member(
 
 
 def _can_concat(column: Any, other: Any) -> bool:
-    """Whether two columns make one: their rows fit into one array, or are made when asked for."""
+    """Return whether two columns can be joined: their rows fit one array, or are made on access."""
     one, two = column_of(column), column_of(other)
     return one.form == two.form and (None in (one.kind, two.kind) or one.kind == two.kind)
 
 
 def _makes_rows(columns: Any) -> bool:
-    """Whether a tree of columns is one of which only the rows show their structure."""
+    """Return whether only the rows of a tree of columns show their structure."""
     return isinstance(columns, SideBySide) or (isinstance(columns, Column) and columns.kind is None)
 
 
 def makes_samples(columns: Any) -> bool:
-    """Whether a tree of columns is one column that makes whole samples, found by one number."""
+    """Return whether a tree is one column that makes whole samples, found by plain numbers."""
     return isinstance(columns, Column) and columns.kind is None and columns.form is None
 
 
 def source_begins(columns: Sequence[Any]) -> list[int]:
-    """Where the rows of the source of each column begin, if they count through all of them."""
+    """Return where the source rows of each column begin, numbered through all of them."""
     every = list(map(column_of, columns))
     while isinstance(every[0], StackedRows):
         columns = [each.column for each in every if isinstance(each, StackedRows)]
@@ -218,12 +218,12 @@ def source_begins(columns: Sequence[Any]) -> list[int]:
 
 
 def _all_same(column: Sequence[Any]) -> bool:
-    """Whether all members gather from one and the same column."""
+    """Return whether all members gather from the same column."""
     return all(map(is_, column, [column[0]] * len(column)))
 
 
 def _concat(columns: Sequence[Any]) -> tuple[Any, list[int]]:
-    """The columns of all members as one, and where the rows of each begin in it."""
+    """Return the columns of all members as one, and where each member's rows begin in it."""
     first = columns[0]
     if isinstance(first, StackedRows):
         together, shift = _concat([each.column for each in columns])

@@ -1,8 +1,8 @@
-"""What is secret in the path of a remote file: who asks, and with which signature.
+"""Secrets in the path of a remote file: users, passwords and signatures.
 
-A path may hold a user and a password (`https://me:secret@host/a.jsonl`), and what a web server is
-asked may hold a token or a signature (`?sig=...`). Only the system that reads the file gets these:
-what is printed, raised or stored in a cursor gets the path without them.
+A path may hold a user and a password (`https://me:secret@host/a.jsonl`), and the query of a URL may
+hold a token or a signature (`?sig=...`). Only the file system that reads the file gets these: what
+is printed, raised or stored in a cursor gets the path without them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 _USER = re.compile(r"(?<=://)[^/?#\s'\"]*@")
 _QUERY = re.compile(r"(https?://[^\s'\"?]*)\?(?!\*\*\*)([^\s'\"]*)")
 _OLD_NAME = re.compile(r"'([^'?]*)\?((?!\*\*\*)[^']*)' of 0 bytes")  # cursors of 0.2.0.dev
-_SIGNED = re.compile(  # of AWS, CloudFront, Google and Azure, and other names of tokens
+_SIGNED = re.compile(  # AWS, CloudFront, Google, Azure, and other names of tokens
     r"(x-amz-|x-goog-|x-ms-|aws|google|.*(token|password|secret|signature|auth)=)|"
     r"(api|access|account|private|subscription)[-_]?key=|"
     r"(se|si|sig|skoid|sktid|skt|ske|sks|skv|sp|spr|sr|st|sv)=|"
@@ -24,9 +24,9 @@ _SIGNED = re.compile(  # of AWS, CloudFront, Google and Azure, and other names o
 
 
 def masked(text: str) -> str:
-    """A text without the users, passwords and queries of the URLs in it.
+    """Return a text with the users, passwords and queries of its URLs masked.
 
-    A query becomes a hash of what it asks for besides credentials, if it asks for anything.
+    A query becomes a hash of what it holds besides credentials, if it holds anything.
 
     >>> masked("https://me:secret@host/a.jsonl?sig=5"), masked("s3://bucket/part-?.jsonl")
     ('https://***@host/a.jsonl?***', 's3://bucket/part-?.jsonl')
@@ -37,7 +37,7 @@ def masked(text: str) -> str:
 
 
 def lasting(path: str) -> str:
-    """The path of a file without credentials: the same for any signature.
+    """Return the path of a file without credentials: the same for any signature.
 
     >>> lasting("https://me:secret@host/get?file=a&sig=5"), lasting("https://host/a.jsonl?sig=5")
     ('https://host/get?file=a', 'https://host/a.jsonl')
@@ -52,7 +52,7 @@ def lasting(path: str) -> str:
 
 
 def name_in_cursor(path: str) -> str:
-    """The name of a file as cursors show it: without its folders and credentials.
+    """Return the name of a file as cursors show it: without its folders and credentials.
 
     >>> name_in_cursor("data/a.jsonl"), name_in_cursor("https://host/a.jsonl?sig=5")
     ('a.jsonl', 'a.jsonl')
@@ -61,7 +61,7 @@ def name_in_cursor(path: str) -> str:
 
 
 def as_shown_now(line: str) -> str:
-    """A line of a cursor, which an earlier version may have written, with `name_in_cursor`."""
+    """Return a line of a cursor, perhaps of an earlier version, with `name_in_cursor` applied."""
     return _OLD_NAME.sub(
         lambda found: f"'{found[1]}?***{_asked(found[2])}".removesuffix("?***") + "' of 0 bytes",
         line,

@@ -1,8 +1,8 @@
 """How an op is declared: its fields are its arguments, and each says how it is checked.
 
-`@op` is `dataclass(frozen=True, eq=False, repr=False)` by a shorter name. A field of an op is
-declared by its kind (`whole`, `flag`, `choice`), or by `argument` with a function of its own. Where
-arguments depend on each other, the op defines `check_arguments`.
+`@op` is short for `dataclass(frozen=True, eq=False, repr=False)`. You declare a field of an op by
+its kind (`whole`, `flag`, `choice`), or by `argument` with a function of your own. If arguments
+depend on each other, the op defines `check_arguments`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from jreader.errors import check_flag, check_function, check_number, check_reade
 K = TypeVar("K")
 
 Convert: TypeAlias = Callable[[str, Any], Any]
-"""Takes the call of an op, for its errors, and an argument; returns the value that the op keeps."""
+"""Takes an op's call, for errors, and an argument; returns the value that the op keeps."""
 
 
 InCursor: TypeAlias = Literal["ordering", "if given", "values", "values if given", "never"]
 """What a field does to a run, and so to its cursor (`fingerprints`).
 
-"ordering": it orders or counts samples, so that a cursor resumes with no other value. "values": it
-changes samples alone: a cursor resumes with another value, with a warning. "never": it does neither
-(the size of a look-ahead, say). "if given": a cursor leaves out the default, since older cursors
-know nothing of the field.
+"ordering": it orders or counts samples, so a cursor resumes with no other value. "values": it
+changes samples only: a cursor resumes with another value, with a warning. "never": it does neither,
+like the size of a look-ahead. "if given": a cursor leaves out the default, as older cursors know
+nothing of the field.
 """
 
 
@@ -37,7 +37,7 @@ def argument(
     named: bool = False,
     cursor: InCursor = "ordering",
 ) -> Any:
-    """A field of an op with a check of its own.
+    """Return a field of an op with its own check.
 
     >>> from jreader.readers import Node
     >>> def checked_name(call, name):
@@ -54,16 +54,16 @@ def argument(
     TypeError: greeting(name) needs a name, not 3.
 
     Args:
-        convert: Checks the argument, and returns what the op keeps; None keeps it as it is.
+        convert: Checks the argument, and returns what the op keeps; None keeps it unchanged.
         default: Its default; a default of None is not checked.
-        named: Whether `convert` is given "name of greeting(name)" in place of "greeting(name)".
-        cursor: What it does to a run, and so to its cursor.
+        named: Whether `convert` gets "name of greeting(name)" instead of "greeting(name)".
+        cursor: Its effect on a run, and so on its cursor.
     """
     return field(default=default, metadata={"convert": convert, "named": named, "cursor": cursor})
 
 
 def whole(*, default: Any = MISSING, least: int = 0, cursor: InCursor = "ordering") -> Any:
-    """A field of an op that takes a whole number, and is checked to be one.
+    """Return a field of an op that takes an int, and is checked to be one.
 
     >>> from jreader.readers import Node, Reader
     >>> @op
@@ -76,15 +76,15 @@ def whole(*, default: Any = MISSING, least: int = 0, cursor: InCursor = "orderin
 
     Args:
         default: Its default; a default of None stands for no number.
-        least: The smallest number that is allowed.
-        cursor: What it does to a run (`argument`).
+        least: The smallest allowed number.
+        cursor: Its effect on a run (`argument`).
     """
     checked = {"convert": partial(check_number, least=least), "least": least}
     return field(default=default, metadata={**checked, "cursor": cursor})
 
 
 def flag(*, default: Any = MISSING, cursor: InCursor = "ordering") -> Any:
-    """A field of an op that takes True or False.
+    """Return a field of an op that takes True or False.
 
     >>> from jreader.readers import Node
     >>> @op
@@ -98,12 +98,12 @@ def flag(*, default: Any = MISSING, cursor: InCursor = "ordering") -> Any:
 
 
 def truth(*, default: Any = MISSING, cursor: InCursor = "ordering") -> Any:
-    """A field of an op that takes anything that is true or false, as Paddle's flags do."""
+    """Return a field of an op that takes any true or false value, as Paddle's flags do."""
     return argument(lambda _call, value: bool(value), default=default, cursor=cursor)
 
 
 def choice(*words: str, default: Any = MISSING, cursor: InCursor = "ordering") -> Any:
-    """A field of an op that takes one of some words.
+    """Return a field of an op that takes one of some words.
 
     >>> from jreader.readers import Node
     >>> @op
@@ -117,7 +117,7 @@ def choice(*words: str, default: Any = MISSING, cursor: InCursor = "ordering") -
 
 
 def check_choice(words: tuple[str, ...], call: str, value: Any) -> Any:
-    """Returns `value`, or raises ValueError if it is not one of the words."""
+    """Return `value`, or raise ValueError if it is not one of the words."""
     if value not in words:
         *most, last = map(repr, words)
         raise ValueError(f"{call} is {', '.join(most)} or {last}, not {value!r}.")
@@ -130,10 +130,10 @@ def check_choice(words: tuple[str, ...], call: str, value: Any) -> Any:
     field_specifiers=(field, argument, whole, flag, truth, choice),
 )
 def op(kind: type[K]) -> type[K]:
-    """Makes a class an op: `dataclass(frozen=True, eq=False, repr=False)`, and nothing else.
+    """Make a class an op: `dataclass(frozen=True, eq=False, repr=False)`, and nothing else.
 
-    When an op is made, its fields are checked: those called `reader` and `fn`, and those that are
-    declared by a kind. An op checks more in `check_arguments`.
+    It checks the fields of each new op: those called `reader` and `fn`, and those declared by a
+    kind. An op checks more in `check_arguments`.
 
     >>> from jreader.readers import Node, Reader, start
     >>> @op
@@ -148,30 +148,30 @@ def op(kind: type[K]) -> type[K]:
 
 
 def declared(node: object) -> tuple[Field[Any], ...]:
-    """The fields that the class of an op declares."""
+    """Return the fields that the class of an op declares."""
     kind: Any = type(node)
     return _declared_by(kind)
 
 
 def declared_names(node: object) -> tuple[str, ...]:
-    """The names of the fields that the class of an op declares."""
+    """Return the names of the fields that the class of an op declares."""
     kind: Any = type(node)
     return names_by(kind)
 
 
-@lru_cache(256)  # each pass asks for them, several times for each op
+@lru_cache(256)  # each pass calls it, several times per op
 def _declared_by(kind: type) -> tuple[Field[Any], ...]:
     return fields(kind) if is_dataclass(kind) else ()
 
 
 @lru_cache(256)
 def names_by(kind: Any, *, given: bool = False) -> tuple[str, ...]:
-    """The names of the fields that a class declares, or only of those that its user gives."""
+    """Return the names of the fields that a class declares; `given`: only those its user gives."""
     return tuple([each.name for each in _declared_by(kind) if each.init or not given])
 
 
 def in_cursor(node: object, name: str, value: Any) -> InCursor:
-    """What an argument of an op does to a run; "never", where a cursor leaves out its default."""
+    """Return the effect of an argument on a run; "never", if a cursor leaves out its default."""
     kind: Any = type(node)
     found = _cursor_by(kind).get(name)
     if found is None:
@@ -184,7 +184,7 @@ def in_cursor(node: object, name: str, value: Any) -> InCursor:
 
 @lru_cache(256)
 def _cursor_by(kind: Any) -> dict[str, tuple[InCursor, Any]]:
-    """What fields do to a run, and their defaults; those that order samples are left out."""
+    """Return the effects of fields on a run, and defaults, without those that order samples."""
     rules = {each.name: each.metadata.get("cursor", "ordering") for each in _declared_by(kind)}
     rules |= dict.fromkeys(getattr(kind, "cursor_ignores", ()), "never")  # the spelling up to 0.2
     defaults = {each.name: each.default for each in _declared_by(kind)}
@@ -192,12 +192,12 @@ def _cursor_by(kind: Any) -> dict[str, tuple[InCursor, Any]]:
 
 
 def set_fields(made: object, /, **values: Any) -> None:
-    """Sets fields of a frozen object while it is made, as an `__init__` of its own does."""
+    """Set fields of a frozen object while it is made, as a custom `__init__` would."""
     vars(made).update(values)
 
 
 def convert_fields(node: Any) -> None:
-    """Checks the fields of an op that is being made, and sets those that are converted.
+    """Check the fields of an op that is being made, and set those that are converted.
 
     Raises:
         TypeError: A reader or a function cannot be called, or an argument is of another type.
@@ -211,11 +211,11 @@ def convert_fields(node: Any) -> None:
             kept[name] = convert(call, value)
 
 
-_FEW = 4  # arguments that an error shows all of
+_FEW = 4  # arguments; an error shows all of up to so many
 
 
 class _Check(NamedTuple):
-    """How a field is checked."""
+    """How to check a field."""
 
     name: str
     call: str
@@ -225,7 +225,7 @@ class _Check(NamedTuple):
 
 @lru_cache(256)
 def _checks_by(kind: Any) -> tuple[_Check, ...]:
-    """The checks of the fields that a user gives."""
+    """Return the checks of the fields that a user gives."""
     given = [each for each in _declared_by(kind) if each.init]
     several = sum("least" in each.metadata for each in given) > 1
     checks = []
@@ -240,7 +240,7 @@ def _checks_by(kind: Any) -> tuple[_Check, ...]:
 
 
 def _call(kind: Any, given: list[Field[Any]], meant: Field[Any]) -> str:
-    """The call as an error shows it: of many arguments, those without defaults, and one more."""
+    """Return the call as an error shows it; of many arguments, the required ones and this one."""
     if kind.shown_call:
         return str(kind.shown_call)
     shown = [each for each in given if each is meant or each.default is MISSING]

@@ -1,4 +1,4 @@
-"""Pass after pass, each in an order of its own."""
+"""Pass after pass, each in its own order."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def at_epoch(reader: Reader[T], epoch: Any) -> Reader[T]:
 
 
 def iterable_in_epoch(made: Iterable[T], epoch: int) -> Iterable[T]:
-    """The iterable that a user's function returned, in an epoch that plans and generators see."""
+    """Return a user function's iterable in an epoch that plans and generators see."""
     if isinstance(made, Node):
         return at_epoch(made, epoch)()
     note_epoch(made, epoch)
@@ -71,8 +71,9 @@ class epochs(Node[T]):
     >>> sorted(passes[:4]) == sorted(passes[4:]) == list("abcd"), passes[:4] == passes[4:]
     (True, False)
 
-    Cost: it keeps no samples from one epoch to the next. Resuming goes to the epoch at once,
-    without reading those before it.
+    Cost: it keeps no samples from one epoch to the next. Resuming jumps to the epoch, without
+        reading
+    those before it.
 
     Args:
         reader: Any reader. Epoch `e` is `at_epoch(reader, e)`.
@@ -87,7 +88,7 @@ class epochs(Node[T]):
     from_reader = "some"
 
     def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is (epoch, samples handed over, position of `reader`)."""
+        """Begin a pass; its position is (epoch, samples handed over, position of `reader`)."""
         epoch, given, inner = checked_position(at, (0, 0, None))
         if self.n is not None and epoch > self.n:
             raise bad_position(at, (self.n, 0, None))
@@ -112,11 +113,11 @@ class epochs(Node[T]):
         )
 
     def may_be_endless(self) -> bool | Callable[[list[bool]], bool]:
-        """It has no end without `n`."""
+        """Return True without `n`."""
         return super().may_be_endless() if self.n is not None else True
 
     def plane(self) -> Plane | None:
-        """Sample i is sample i % length of epoch i // length."""
+        """Return the plane whose sample i is sample i % length of epoch i // length."""
         up = indexed(self.reader)
         if up is None or not up.length or self.n == 0:
             return None
@@ -140,7 +141,7 @@ class epochs(Node[T]):
             which, local = indices // each, indices % each
             if isinstance(indices, np.ndarray):
                 return routed_by_member(which, local, member, columns)
-            return member(which, local)  # a trace folds an epoch of its own for every index
+            return member(which, local)  # in a trace, every index folds its own epoch
 
         def held(column: int, rows: Array, end: int) -> Held:
             ends = ((e, min(end - e * each, each)) for e in range(-(-end // each)))
@@ -164,6 +165,6 @@ class epochs(Node[T]):
         )
 
     def length(self) -> int | None:
-        """`n` times that of `reader`."""
+        """Return `n` times the length of `reader`."""
         each = length(self.reader)
         return None if each is None or self.n is None else each * self.n

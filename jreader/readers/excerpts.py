@@ -1,4 +1,4 @@
-"""Parts of long values, for hashes that take the same time for any length."""
+"""Parts of long values, for hashes that take the same time at any length."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 SAMPLED = 256
-"""How many rows of an array, items of a container, or elements of a row are taken at most."""
+"""The most rows of an array, items of a container, or elements of a row to take."""
 
 _MAPPED_ROWS = 8  # rows read from a mapped file: each reads a page or two
 _SMALL_FILE = 1 << 14  # bytes: smaller mapped files are sampled like arrays in memory
@@ -19,7 +19,7 @@ _MIN_FILES = 8  # fewer files get no more pieces each
 
 
 def spread(many: int, most: int) -> Iterable[int]:
-    """At most `most` indices among `many`, evenly spaced from the first to the last.
+    """Return at most `most` indices below `many`, evenly spaced from the first to the last.
 
     >>> list(spread(3, 5)), list(spread(100, 4))
     ([0, 1, 2], [0, 33, 66, 99])
@@ -31,7 +31,7 @@ def spread(many: int, most: int) -> Iterable[int]:
 
 
 def some_rows(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Some rows of an array, and of each the elements in its middle."""
+    """Return some rows of an array, and from each the elements in its middle."""
     mapped = array.nbytes > _SMALL_FILE and is_mapped(array)
     left = SAMPLED
     middle: list[Any] = []
@@ -44,7 +44,7 @@ def some_rows(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def is_mapped(array: Any) -> bool:
-    """Whether the memory of an array is a mapped file.
+    """Return whether the memory of an array is a mapped file.
 
     >>> is_mapped(np.arange(3)[1:])
     False
@@ -55,15 +55,15 @@ def is_mapped(array: Any) -> bool:
 
 
 def some_text(text: Any) -> list[Any]:
-    """Pieces of a long text or of bytes."""
+    """Return pieces of a long text, or of bytes."""
     starts = spread(len(text) - _PIECE + 1, _MAX_PIECES)
     return [text[start : start + _PIECE] for start in starts]
 
 
 def some_bytes(paths: Sequence[str]) -> list[str]:
-    """Pieces of files, as hexadecimal texts; a copy has the same.
+    """Return pieces of files, as hexadecimal texts; a copy has the same.
 
-    Several files share the pieces: at least one of each, unless there are more files than pieces.
+    Several files share the pieces: at least one each, unless there are more files than pieces.
     """
     some = [paths[index] for index in spread(len(paths), _MAX_PIECES)]
     return [_file_pieces(path, max(_MAX_PIECES // max(len(some), _MIN_FILES), 1)) for path in some]
@@ -75,5 +75,5 @@ def _file_pieces(path: str, many: int) -> str:
             ends = max(os.fstat(file.fileno()).st_size - _PIECE, 0)
             starts = [ends * number // max(many - 1, 1) for number in range(many)]
             return b"".join(file.read(_PIECE) for start in starts if file.seek(start) >= 0).hex()
-    except OSError:  # the pass that reads it will say so
+    except OSError:  # the pass that reads the file reports it
         return ""

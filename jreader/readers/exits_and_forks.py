@@ -1,7 +1,7 @@
-"""What has threads or processes of its own, when its program exits, or forks.
+"""Stop threads and processes when the program exits, and refuse them in a fork.
 
-At exit it is stopped and waited for, two seconds at the most. In a process that was forked from it,
-its threads are not there: it is refused there.
+At exit, they are stopped, and joined for two seconds at most. A forked process lacks the threads of
+its parent, so it gets an error.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from jreader.errors import ReaderError
 
 T = TypeVar("T")
 
-_EXIT_SECONDS = 2.0  # seconds that a program waits at exit for a user's function or a decoder
+_EXIT_SECONDS = 2.0  # seconds to wait at exit for a user's function or a decoder
 
 
 class Stoppable(Protocol):
-    """What has threads that work or wait for it, and can ask them to end."""
+    """An object with threads that work for it, or wait for it, and can be asked to end."""
 
     threads: list[threading.Thread]
 
     def stop(self) -> None:
-        """Asks the threads to end, and wakes whoever waits."""
+        """Ask the threads to end, and wake any that wait."""
 
 
 _running: weakref.WeakSet[Stoppable] = weakref.WeakSet()
 
 
 def stop_at_exit(state: Stoppable) -> None:
-    """Has `state` stopped at exit, before what was imported until now (jax) tears itself down."""
+    """Stop `state` at exit, before modules imported until now (such as jax) are torn down."""
     _running.add(state)
     atexit.unregister(_stop_all)
     atexit.register(_stop_all)
 
 
 def _stop_all() -> None:
-    """A daemon thread inside device_put when the interpreter goes away aborts the process."""
+    """Stop all: a daemon thread inside device_put at interpreter exit aborts the process."""
     states = list(_running)
     for state in states:
         state.stop()
@@ -52,30 +52,30 @@ def _stop_all() -> None:
 
 
 def run_daemon(name: str, call: Callable[[], T]) -> Future[T]:
-    """Begins a call on a thread, and returns its future.
+    """Begin a call on a thread, and return its future.
 
-    The thread is a daemon, unlike those of an executor: a call that hangs does not keep the program
-    from its end.
+    The thread is a daemon, unlike those of an executor: a call that hangs cannot keep the program
+    from exiting.
 
     >>> run_daemon("a thread", lambda: 3).result()
     3
     """
     given: Future[T] = Future()
-    given.set_running_or_notify_cancel()  # whoever waits may give up: the call continues
+    given.set_running_or_notify_cancel()  # a waiting thread may give up: the call continues
     threading.Thread(target=resolve_future, args=(given, call), name=name, daemon=True).start()
     return given
 
 
 def resolve_future(given: Future[T], call: Callable[[], T]) -> None:
-    """Gives a future what a call returns, or raises."""
+    """Set a future to what a call returns, or raises."""
     try:
         given.set_result(call())
-    except BaseException as error:  # it is raised where the result is wanted
+    except BaseException as error:  # raised where the result is used
         given.set_exception(error)
 
 
 class ForkGuard:
-    """Knows whether the process was forked since: threads and workers stay with the parent.
+    """Detects a fork since it was made: threads and workers stay with the parent.
 
     >>> guard = ForkGuard()
     >>> guard.check("this pass")
@@ -83,8 +83,8 @@ class ForkGuard:
     False
 
     Attributes:
-        process: The process where the guard was made.
-        forked: Whether this is another one, forked from it.
+        process: The process that made the guard.
+        forked: Whether this process was forked from it.
     """
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class ForkGuard:
         _guards.add(self)
 
     def check(self, what: str) -> None:
-        """Raises ReaderError in a process that was forked since; `what` was begun before."""
+        """Raise ReaderError in a process forked since; `what` names what was begun before."""
         if self.forked:
             raise ReaderError(
                 f"{what} was begun by process {self.process}, and process {os.getpid()} was forked "
@@ -105,8 +105,8 @@ _guards: weakref.WeakSet[ForkGuard] = weakref.WeakSet()
 
 
 def _forget_guards() -> None:
-    """In a process that was forked: the threads are not there, and locks may be held for ever."""
-    global _running  # noqa: PLW0603  # it is of a process
+    """Reset the guards in a fork: its threads are missing, and locks may be held for ever."""
+    global _running  # noqa: PLW0603  # one per process
     _running = weakref.WeakSet()
     for guard in list(_guards):
         guard.forked = True

@@ -1,10 +1,10 @@
-"""Fingerprints of plans in cursors: lines that must be equal, and hashes whose change warns.
+"""Fingerprints of plans in cursors: lines that must be equal, and hashes that warn of a change.
 
-There is a line for each op that orders or counts samples, with the arguments that do so; a cursor
-resumes only if all lines are equal. Ops that give one sample for each of their reader have no line
-(`Node.in_cursor`), nor do lines have arguments that change only speed (`declarations.InCursor`).
-Functions, and the values of samples that are found by index, have hashes: if they change, a run
-resumes with other samples at the same indices, and a warning says so.
+Each op that orders or counts samples has a line, with the arguments that do so; a cursor resumes
+only if all lines are equal. Ops that give one sample for each of their reader's have no line
+(`Node.in_cursor`), and lines leave out arguments that change only speed (`declarations.InCursor`).
+Functions, and the values of samples found by index, have hashes: if these change, a run resumes
+with other samples at the same indices, and a warning says so.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from jreader.readers.trees import branches, leaves
 T = TypeVar("T")
 
 HISTORY = "told: "
-"""What the line begins with that says what a run may change (`Adjustable`)."""
+"""Prefix of the line for what a run may change (`Adjustable`)."""
 
 READER = "reader "
-"""What the line begins with of a reader that a run may add, drop or move by its name."""
+"""Prefix of the line for a reader that a run may add, drop or move, by its name."""
 
 FOUND = "found by place"
-"""What the line begins with that says that samples below it are found by their place."""
+"""Prefix of the line saying that samples below are found by index."""
 
 STAGE = "after batches: "
-"""What the line begins with of what a function of feeds holds, which makes no samples."""
+"""Prefix of the line for the state of a function of feeds, which makes no samples."""
 
 _ALWAYS = ("always", "in place")
-_MAX_LINES = 64  # lines of a plan; more are one hash
+_MAX_LINES = 64  # lines of a plan; those beyond are one hash
 _MAX_MEMBER_OPS = 32  # a member with more ops is one hash of their hashes
 _MAX_TEXT = 60  # characters of a text
 _SHOWN = (bool, int, float, complex, str, bytes, range, np.generic)
@@ -62,38 +62,38 @@ _PLAIN = (np.ndarray, list, tuple, dict, set, frozenset)
 
 
 class Adjustable(Node[T]):
-    """An op of which a run may change some arguments where it resumes.
+    """An op some of whose arguments may change when a run resumes.
 
-    It may, if no op above counts the samples. A cursor has the history of the arguments.
+    They may if no op above counts the samples. A cursor has the history of the arguments.
 
     Attributes:
-        adjustable: The names of the arguments.
+        adjustable: The names of these arguments.
     """
 
     adjustable: ClassVar[tuple[str, ...]] = ()
 
     def history(self, *, by_name: bool = True) -> str:
-        """What the arguments were up to now, as a text in a cursor.
+        """Return the history of the arguments up to now, as text for a cursor.
 
         Args:
-            by_name: Whether it has the names of readers.
+            by_name: Whether the text has the names of readers.
         """
         raise NotImplementedError
 
     def after(self, history: str, index: Callable[[], int]) -> Mapping[str, Any]:
-        """The fields of this op that change after `index()` samples of one with that history."""
+        """Return the fields that change after `index()` samples of an op with that history."""
         raise NotImplementedError
 
     def by_name(self) -> Mapping[str, Reader[Any]]:
-        """Its readers by their names, if a run may add, drop or move some where it resumes."""
+        """Return its readers by name, if a run may add, drop or move some when it resumes."""
         return {}
 
     def reweighed(self, weights: Any) -> Mapping[str, Any]:
-        """The fields of this op that change if a run gives it other weights while it runs."""
+        """Return the fields of this op that change if a running run gets these weights."""
         raise NotImplementedError
 
     def steered(self, history: str) -> Mapping[str, Any]:
-        """The fields that a run has changed so by now; none if the plan has other arguments."""
+        """Return the fields that a run has changed so; none if the plan has other arguments."""
         raise NotImplementedError
 
 
@@ -143,13 +143,14 @@ class Plan(_FirstParts, total=False):
         ops: A line for each op that orders or counts samples, from the sources up.
         members: For each op of several readers, a hash of them in any order, and in theirs.
         data: For each source, a name and a hash of some rows, of some bytes, or of a function.
-        functions: For each function, a name and a hash.
+        values: Arguments of ops that change samples only, and the state of functions and data that
+            their hashes leave out (`hidden_state`).
         feeds: How a loader makes feeds of the samples.
         layouts: For each op whose order follows from lengths or names in the data, a hash of all of
             them. Cursors of earlier releases lack it, and the next part.
         values: Arguments of ops that change samples alone, and what functions and data hold that
             their hashes leave out (`hidden_state`).
-        lock: What names the lock of the plan, if the loader has one (`pipelines/locking.py`).
+        lock: The name of the plan's lock, if the loader has one (`pipelines/locking.py`).
     """
 
     layouts: list[str]
@@ -164,7 +165,7 @@ def fingerprint(
     *,
     by_name: bool = False,
 ) -> Plan:
-    """The fingerprint of a plan, equal in every process and on every host.
+    """Return the fingerprint of a plan, equal in every process and on every host.
 
     >>> from jreader import Pipeline, arrays
     >>> pipeline = Pipeline(arrays(x=np.arange(6))).shuffle(seed=1).prefetch(2).batch(2)
@@ -201,7 +202,7 @@ def fingerprint(
 
 
 def _inside_pipelines(reader: Reader[Any]) -> Reader[Any]:
-    """The reader inside pipelines, which have no lines; not in those that a user has extended."""
+    """Return the reader inside pipelines, which have no lines, but not inside users' subclasses."""
     while isinstance(reader, Node) and (inner := reader.wrapped()) is not None:
         kind: Any = type(reader)
         if names_by(kind, given=True) != ("reader",) or overriding_pass(reader) is not None:
@@ -211,21 +212,21 @@ def _inside_pipelines(reader: Reader[Any]) -> Reader[Any]:
 
 
 def _below(reader: Reader[Any]) -> tuple[Reader[Any], ...]:
-    """The readers that a reader reads, inside pipelines."""
+    """Return the readers that a reader reads, inside pipelines."""
     return tuple(map(_inside_pipelines, readers_below(reader)))
 
 
 def _lines(facts: Iterable[_Fact], part: str) -> list[str]:
-    """The lines that some readers have of a part."""
+    """Return the lines that some facts have for a part."""
     return [line for fact in facts for line in getattr(fact, part)]
 
 
 def changeable(reader: Reader[Any], *, held: bool = False) -> Adjustable[Any] | None:
-    """The op of which some arguments may change where a run resumes, if any.
+    """Return the op some of whose arguments may change when a run resumes, if any.
 
     Args:
         reader: The plan.
-        held: Whether it is also one whose samples ops above read in order, and hold.
+        held: Whether to include an op whose samples ops above read in order, and hold.
     """
     while isinstance(reader, Node) and overriding_pass(reader) is None:
         if isinstance(reader, Adjustable):
@@ -239,19 +240,19 @@ def changeable(reader: Reader[Any], *, held: bool = False) -> Adjustable[Any] | 
 
 
 def _reads_once(node: Node[Any]) -> bool:
-    """Whether an op reads the samples of its reader in their order, once for each of its passes."""
+    """Return whether an op reads the samples of its reader in order, once per pass."""
     return not (node.pinned or isinstance(node, epochs) or indexed(seeded(node, 0)))
 
 
 def with_history(plan: Plan, reader: Reader[Any]) -> Plan:
-    """The fingerprint with the history of what a run has changed in a plan."""
+    """Return the fingerprint with the history of a run's changes to a plan."""
     op = changeable(reader, held=True)
     lines = [line for line in plan["ops"] if not line.startswith(HISTORY)]
     return {**plan, "ops": [f"{HISTORY}{op.history()}", *lines]} if op else plan
 
 
 def _long_tail_hashed(lines: Iterable[str]) -> list[str]:
-    """The lines; of many, the last ones as one hash."""
+    """Return the lines; if there are many, the last ones as one hash."""
     lines = list(lines)
     if len(lines) <= _MAX_LINES:
         return lines
@@ -268,7 +269,7 @@ class _Argument(NamedTuple):
 
 
 class _Fact:
-    """What a reader itself, without those that it reads, has in a fingerprint.
+    """The entries of one reader in a fingerprint, without those of the readers below.
 
     Attributes:
         reader: The reader.
@@ -277,7 +278,7 @@ class _Fact:
         values: The lines of arguments that change samples, but not their order.
         data: Its lines of the data of a plan.
         functions: Its lines of the functions of a plan.
-        hidden: What the hashes in these lines leave out.
+        hidden: The state that the hashes in these lines leave out.
         parts: The data sets of jreader in its arguments.
     """
 
@@ -306,7 +307,7 @@ class _Fact:
 
     @property
     def subsets(self) -> list[str]:
-        """The lines of data sets in its arguments that are some samples of others."""
+        """The lines of data sets in its arguments that are subsets of others."""
         return [
             f"{type(part).__name__}(indices={_ordering(part.indices)})"
             for part in self.parts
@@ -320,10 +321,10 @@ class _Fact:
 
 
 class _Facts:
-    """The facts of the readers of a plan, each found once.
+    """The facts of a plan's readers, each computed once.
 
     Attributes:
-        whole: For some readers, by their ids, a hash of all that they and those below have.
+        whole: For some readers, by id, a hash of their entries and those of all readers below.
     """
 
     def __init__(self) -> None:
@@ -338,15 +339,15 @@ class _Facts:
 
 
 class _PlanNode:
-    """A reader of a plan, and what the ops above it make of it.
+    """A reader of a plan, and how the ops above it use it.
 
     Attributes:
-        drawn: The reader with missing seeds filled in, since only then it has a plane.
+        drawn: The reader with missing seeds filled in; only then does it have a plane.
         reader: As it was written.
         counted: Whether an op above counts its samples.
-        placed: Whether an op above is indexed, so that the position is its own.
-        plane: Its own plane, where that is what a position counts.
-        own: Whether it is of a subclass that has a pass of its own, which may order and count.
+        placed: Whether an op above is indexed, so that the position belongs to that op.
+        plane: Its own plane, if positions count its samples.
+        own: Whether its class overrides the pass, which may then order and count.
     """
 
     def __init__(
@@ -357,7 +358,7 @@ class _PlanNode:
         self.own = overriding_pass(reader) is not None
 
     def below(self) -> list[_PlanNode]:
-        """The readers that it reads."""
+        """Return the readers that it reads."""
         if not isinstance(self.reader, Node):
             return []
         counts = self.own or self.counted or self.reader.in_cursor in _ALWAYS
@@ -366,10 +367,10 @@ class _PlanNode:
         return [_PlanNode(drawn, reader, counts, placed) for drawn, reader in ups]
 
     def lines(self, fact: _Fact, but: tuple[str, ...]) -> Iterator[str]:
-        """The lines of its reader, without some arguments: one, if it orders or counts samples."""
+        """Yield its reader's line, without some arguments, if it orders or counts samples."""
         node = self.reader
         if not isinstance(node, Node):
-            known = length(node)  # its name is with its hash
+            known = length(node)  # the name is with the hash
             yield "a function" if known is None else f"a function of {known} samples"
             return
         if fact.parts:
@@ -387,8 +388,8 @@ class _PlanNode:
 
 
 def _op_lines(plan: Reader[Any], facts: _Facts, by_name: bool) -> Iterator[str]:
-    """The lines of a plan, from its sources up."""
-    adjusted = changeable(plan)  # some of its fields have a line of their own
+    """Yield the lines of a plan, from its sources up."""
+    adjusted = changeable(plan)  # some of its fields have their own line
     named = _by_name(plan, adjusted, asked=by_name)
     for name, reader in named.items():
         nodes = [facts[each] for each in sources_first(reader, readers_below)]
@@ -402,14 +403,14 @@ def _op_lines(plan: Reader[Any], facts: _Facts, by_name: bool) -> Iterator[str]:
 def _by_name(
     plan: Reader[Any], op: Adjustable[Any] | None, *, asked: bool
 ) -> Mapping[str, Reader[Any]]:
-    """The readers that a run may add and drop: not where ops draw seeds, one after another."""
+    """Return the readers that a run may add and drop; none if ops draw seeds, one by one."""
     return op.by_name() if asked and op and not lacks_seed(plan) else {}
 
 
 def _lines_of(
     plan: Reader[Any], facts: _Facts, adjusted: Adjustable[Any] | None, *, apart: bool = False
 ) -> Iterator[str]:
-    """The lines of a plan, without some arguments of one op; `apart`, without its readers too."""
+    """Yield the lines of a plan, without some arguments of one op (`apart`: and its readers)."""
 
     def below(met: _PlanNode) -> Sequence[_PlanNode]:
         return () if met.reader is adjusted else met.below()
@@ -441,7 +442,7 @@ def _line(
 
 
 def _member_lines(every: list[_Fact], facts: _Facts) -> Iterator[str]:
-    """For each op, or data set, of several others, hashes that show if two of them were swapped."""
+    """Yield, for ops and data sets over several others, hashes that change if two are swapped."""
     for fact in every:
         ups = readers_below(fact.reader)
         if len(ups) > 1:
@@ -457,7 +458,7 @@ def _member_hashes(kind: type, members: list[Any]) -> str:
 
 
 def _of_member(member: Reader[Any], facts: _Facts) -> Any:
-    """Everything that a member has in a fingerprint; of one of many ops, a hash of it."""
+    """Return a member's entries in a fingerprint; for a member of many ops, their hash."""
     if len(ops_of(member, most=_MAX_MEMBER_OPS + 1)) > _MAX_MEMBER_OPS:
         return _hash_of_member(member, facts)
     lines: list[str] = []
@@ -479,7 +480,7 @@ def _hash_of_member(member: Reader[Any], facts: _Facts) -> str:
 
 
 def _layout_lines(every: list[_Fact]) -> Iterator[str]:
-    """What orders follow from besides arguments: all lengths, or names, that an op looks at."""
+    """Yield lines for what orders depend on besides arguments: lengths, or names, in the data."""
     for fact in every:
         node = fact.reader
         if not isinstance(node, Node):
@@ -491,7 +492,7 @@ def _layout_lines(every: list[_Fact]) -> Iterator[str]:
 
 
 def _data_lines(fact: _Fact, node: Node[Any]) -> Iterator[str]:
-    """The lines of a source: functions, and values that do not order samples."""
+    """Yield the lines of a source: functions, and values that do not order samples."""
     kind = name_in_cursors(type(node))
     for name, value, parts in fact.arguments:
         if fact.holds_rows and name in ("path", "paths"):
@@ -507,7 +508,7 @@ def _data_lines(fact: _Fact, node: Node[Any]) -> Iterator[str]:
 
 
 def _some_files(folder: Node[Any]) -> str:
-    """A hash of the sizes, and of some bytes, of some files of a folder."""
+    """Return a hash of the sizes, and of some bytes, of some files of a folder."""
     (column,) = leaves(folder.columns)  # type: ignore[attr-defined]  # a table
     rows = np.fromiter(spread(len(column), SAMPLED), np.intp)
     paths = [path for path, _ in column.where(rows)]
@@ -515,9 +516,9 @@ def _some_files(folder: Node[Any]) -> str:
 
 
 def _function_lines(fact: _Fact, node: Node[Any]) -> Iterator[str]:
-    """The lines of the functions of an op, and of objects that may order or count samples."""
+    """Yield the lines of an op's functions, and of objects that may order or count samples."""
     if overriding_pass(node) is not None:
-        yield hashed(node, fact.hidden)  # with all that it keeps
+        yield hashed(node, fact.hidden)  # with all of its state
     orders = not fact.holds_rows and node.in_cursor != "never"
     for _, value, parts in fact.arguments:
         for part in parts:
@@ -528,7 +529,7 @@ def _function_lines(fact: _Fact, node: Node[Any]) -> Iterator[str]:
 
 
 def _data_sets(value: Any) -> Iterator[Any]:
-    """The data sets of jreader in a value, and the objects that fetch from them."""
+    """Yield the data sets of jreader in a value, and the objects that fetch from them."""
     if is_dataclass(value) and type(value).__module__.startswith("jreader."):
         yield value
         for field in fields(value):
@@ -542,23 +543,23 @@ def _is_function(value: object) -> bool:
 
 
 def _is_shown(value: object) -> bool:
-    """Whether a line shows a value completely."""
+    """Return whether a line shows a value completely."""
     return value is None or isinstance(value, _SHOWN)
 
 
 def _is_in_line(value: object) -> bool:
-    """Whether the line of an op shows or hashes all of a value."""
+    """Return whether the line of an op shows or hashes all of a value."""
     return isinstance(value, _PLAIN) or _is_shown(value)
 
 
 def _ordering(value: Any) -> str:
-    """A value that may order or count samples: its text, and a hash of containers."""
+    """Describe a value that may order or count samples: its text, and a hash for containers."""
     text = _value_text(value)
     return f"{text} {identity(value)}" if isinstance(value, _PLAIN) else text
 
 
 def _value_text(value: Any) -> str:
-    """The text of a value without addresses: arrays as dtype and shape, others by their length."""
+    """Return the text of a value without addresses: arrays as dtype and shape, others by length."""
     if _is_shown(value):
         text = repr(value)
         return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 20]}...{text_hash(text)}"
@@ -571,7 +572,7 @@ def _value_text(value: Any) -> str:
     kind = type(value).__qualname__
     try:
         return f"{kind}[{len(value)}]"
-    except (TypeError, NotImplementedError, StopIteration):  # it has none, or raises in a pass too
+    except (TypeError, NotImplementedError, StopIteration):  # no length, or the pass raises too
         return kind
 
 
@@ -582,7 +583,7 @@ def _tree_text(parts: Mapping[Any, Any]) -> str:
 
 
 def _named_files(paths: Any, sizes: Sequence[int] | None) -> str:
-    """Files by name and size, so that they can be moved."""
+    """Name files by name and size, so that they can be moved."""
     names = _as_tuple(paths)
     each = list(map(_file_size, names)) if sizes is None else sizes[: len(names)]
     first = [
@@ -597,7 +598,7 @@ def _named_files(paths: Any, sizes: Sequence[int] | None) -> str:
 
 
 def _file_name(path: str) -> str:
-    """The name of a file without its folders; a Path costs ten times as much."""
+    """Return the name of a file without its folders; a Path costs ten times as much."""
     name = path.rpartition("/")[2]
     return name if name not in ("", ".") and os.sep == "/" else Path(path).name
 
@@ -615,14 +616,14 @@ def _as_tuple(paths: Any) -> tuple[Any, ...]:
 def _file_size(path: str) -> int:
     try:
         return Path(path).stat().st_size
-    except OSError:  # the pass that reads it will say so
+    except OSError:  # the pass that reads it raises
         return 0
 
 
 def swapped(written: list[str], lines: list[str]) -> str | None:
-    """The op whose members come in another order, as the lines of two plans' members say; or None.
+    """Return the op whose members were reordered, by the member lines of two plans; else None.
 
-    Members that differ in themselves show in other lines, as far as samples depend on them.
+    Members that changed themselves show in other lines, as far as samples depend on them.
 
     >>> swapped(["chain of 2: 5f 7a"], ["chain of 2: 5f 9c"])
     'chain of 2'
@@ -634,7 +635,7 @@ def swapped(written: list[str], lines: list[str]) -> str | None:
 
 
 def difference(written: list[str], lines: list[str]) -> tuple[int, str, str]:
-    """The number of the first line (from 1) in which two lists differ, and both its versions.
+    """Return the number (from 1) of the first line that differs, and both of its versions.
 
     >>> difference(["a", "b"], ["a"])
     (2, 'b', 'no line')

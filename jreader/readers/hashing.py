@@ -1,12 +1,11 @@
 """Hashes of values: equal in every process and on every host, and cheap.
 
-What a function does follows from its code, what it falls back on, what it closes over, and the
-globals that it reads: other functions, arrays, objects. All of it is hashed; functions and classes
-of libraries by their names. Of long arrays and containers only some parts are hashed (`excerpts`),
-and of large values only so many parts, so that a hash takes a millisecond or two. Objects without
-readable parts (a lock, a file, an object made in C) are hashed as their type; what some of them
-hold all the same (`hidden_state`) has a hash of its own. No hash depends on an address, or on the
-order of a set.
+What a function does follows from its code, its defaults, its closure, and the globals that it
+reads: other functions, arrays, objects. All of it is hashed; functions and classes of libraries by
+name. Of long arrays and containers only some parts are hashed (`excerpts`), and of large values
+only so many parts, so that a hash takes a millisecond or two. Objects without readable parts (a
+lock, a file, an object made in C) are hashed as their type; state that some of them hold all the
+same (`hidden_state`) has its own hash. No hash depends on an address, or on the order of a set.
 """
 
 from __future__ import annotations
@@ -43,18 +42,18 @@ from jreader.readers.hidden_state import hidden_state
 from jreader.readers.ragged import Ragged
 from jreader.readers.streams_with_state import kinds_of_grain
 
-_MAX_VALUES = 2000  # values of one hash
-_MAX_DEPTH = 64  # values inside one another: Python's own limit depends on who asks
-_MAX_TEXT = 1 << 16  # characters of a text that is looked at whole
+_MAX_VALUES = 2000  # values per hash
+_MAX_DEPTH = 64  # nested values: Python's own limit depends on the caller's depth
+_MAX_TEXT = 1 << 16  # characters of a text that is hashed whole
 _MAX_SET = 100_000  # items of a set
-_MAX_DEVICE_ARRAY = 1 << 20  # bytes of an array that is elsewhere, on a device
+_MAX_DEVICE_ARRAY = 1 << 20  # bytes of an array on a device
 
 _SCALARS = (type(None), bool, int, float, complex, str, bytes, type(...))
-_CONTAINERS = (dict, list, tuple, set, frozenset)  # of no module, and nothing is hidden in them
+_CONTAINERS = (dict, list, tuple, set, frozenset)  # of no module, without hidden state
 _LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}", "<frozen")
-_STANDARD = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120  # a prefix of texts
+_STANDARD = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120  # a prefix of paths
 _OPTIONS = ("argparse.Namespace", "types.SimpleNamespace")
-_OLD_MODULES = {  # modules that have another name since cursors of this format were first written
+_OLD_MODULES = {  # modules renamed since cursors of this format were first written
     "jreader._worker.worker_info": "jreader._worker.rooms",
     "jreader.batches.plain_batches": "jreader.batches",
     "jreader.batches.stacked": "jreader.batches",
@@ -75,22 +74,22 @@ _OLD_MODULES = {  # modules that have another name since cursors of this format 
     "jreader.workers.parallel_map": "jreader.workers.maps",
     "jreader.workers.processes.reader_processes": "jreader.workers.processes.reading",
 }
-_RENAMED_OPS = {"jreader.batches.windows_and_groups.sliding_window": "window"}  # older name
-_GRAIN_NOTES = ("has_child", "_transform_name")  # what Grain notes in its data as it reads them
+_RENAMED_OPS = {"jreader.batches.windows_and_groups.sliding_window": "window"}  # the older name
+_GRAIN_NOTES = ("has_child", "_transform_name")  # what Grain adds to its data as it reads them
 _SKIPPED = {"__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", "__firstlineno__"}
 
 
-_written = json.JSONEncoder().encode  # as `json.dumps` does it, in one call less
+_written = json.JSONEncoder().encode  # as `json.dumps`, with one call less
 
 
 @functools.lru_cache(256)
 def _dtype_text(dtype: Any) -> str:
-    """The name of a dtype, which NumPy makes anew in seven calls; of a device's array, its text."""
+    """Return the name of a dtype, which costs NumPy seven calls; for a device's array, its text."""
     return str(dtype)
 
 
 def text_hash(*parts: object) -> str:
-    """A short hash of what JSON can write.
+    """Return a short hash of values that JSON can write.
 
     >>> text_hash("a", 1) == text_hash("a", 1), len(text_hash())
     (True, 16)
@@ -99,7 +98,7 @@ def text_hash(*parts: object) -> str:
 
 
 def identity(value: Any, named: str = "", hidden: list[str] | None = None) -> str:
-    """A short hash of a value, and of what it is made of.
+    """Return a short hash of a value and its parts.
 
     >>> identity({"b", "a"}) == identity({"a", "b"}), identity([1, 2]) == identity([2, 1])
     (True, False)
@@ -109,8 +108,8 @@ def identity(value: Any, named: str = "", hidden: list[str] | None = None) -> st
 
     Args:
         value: Any value.
-        named: What a line of `hidden` calls it.
-        hidden: Gets a line of what the hash leaves out (`hidden_state`), if that is something.
+        named: The name of the value in lines of `hidden`.
+        hidden: Gets a line for what the hash leaves out (`hidden_state`), if there is anything.
     """
     walk = _Walk()
     made = text_hash(walk.of(value))
@@ -120,13 +119,13 @@ def identity(value: Any, named: str = "", hidden: list[str] | None = None) -> st
 
 
 def modules_in(values: Iterable[Any]) -> set[str]:
-    """The names of the modules whose functions, classes or objects the hashes of values look at.
+    """Return the modules of the functions, classes and objects that hashes of values look at.
 
     >>> "numpy.linalg" in modules_in([functools.partial(np.linalg.norm, ord=1)])
     True
     """
     found = set[str]()
-    for value in values:  # a walk for each, which does not look at everything
+    for value in values:  # one walk each, as a walk looks at a limited number of parts
         walk = _Walk()
         walk.of(value)
         found |= walk.modules
@@ -134,7 +133,7 @@ def modules_in(values: Iterable[Any]) -> set[str]:
 
 
 def hashed(function: Callable[..., Any], hidden: list[str] | None = None) -> str:
-    """The name of a function, or of the class of what is called, and its hash, as `identity`.
+    """Return the name of a function, or of a callable's class, and its hash, as `identity`.
 
     >>> hashed(len).partition(" ")[0]
     'len'
@@ -144,21 +143,21 @@ def hashed(function: Callable[..., Any], hidden: list[str] | None = None) -> str
 
 
 def files_hash(paths: Sequence[str]) -> str:
-    """A hash of some bytes of files: a copy has the same, wherever it lies."""
+    """Return a hash of some bytes of files: a copy has the same, wherever it is."""
     return text_hash(some_bytes(paths))
 
 
 class _Walk:
-    """One value after another, each once."""
+    """A walk over values that visits each once."""
 
     def __init__(self, left: int = _MAX_VALUES, depth: int = 0) -> None:
         self.left, self.depth = left, depth
-        self.seen: dict[int, tuple[int, Any]] = {}  # the values too: ids are given again
+        self.seen: dict[int, tuple[int, Any]] = {}  # keep the values too, or their ids are reused
         self.hidden: list[str] = []
         self.modules: set[str] = set()
 
     def of(self, value: Any) -> Any:
-        """What JSON can write of a value."""
+        """Return a form of a value that JSON can write."""
         if type(value) in _SCALARS:
             return _scalar(value)
         if id(value) in self.seen:
@@ -172,17 +171,17 @@ class _Walk:
         self.depth += 1
         try:
             return [kind, *self._parts(value)]
-        except Exception:  # an attribute of the user's raised: only its class is hashed
+        except Exception:  # a user's attribute raised: hash only the class
             return [kind]
         finally:
             self.depth -= 1
 
     def _note(self, value: Any) -> None:
-        """Notes the module of a value, and what its parts do not show."""
-        with suppress(Exception):  # an attribute of the user's raised
+        """Record the module of a value, and the state that its parts do not show."""
+        with suppress(Exception):  # a user's attribute raised
             is_module = isinstance(value, ModuleType)
             self.modules.add(value.__name__ if is_module else str(value.__module__))
-        with suppress(Exception):  # likewise
+        with suppress(Exception):  # a user's attribute raised
             if (held := hidden_state(value)) is not None:
                 self.hidden.append(identity(held))
 
@@ -210,21 +209,21 @@ class _Walk:
         yield [self.of(parts[index]) for index in spread(len(parts), SAMPLED)]
 
     def of_mapping(self, mapping: Any) -> Iterator[Any]:
-        """Only what is looked at is asked for: it may lie in files."""
+        """Yield the items, but read only those that are hashed: others may be in files."""
         keys = list(mapping)
         yield len(keys)
         some = [keys[index] for index in spread(len(keys), SAMPLED)]
-        known = isinstance(mapping, dict)  # to ask a user's own cache would change it
+        known = isinstance(mapping, dict)  # calling a user's own cache would change it
         find = functools.partial(dict.__getitem__, mapping) if known else mapping.__getitem__
         yield [[self.of(key), self.of(find(key))] for key in some]
 
     def of_set(self, parts: Collection[Any]) -> Iterator[Any]:
-        """How many there are, and what they are, if they are simple or few."""
+        """Yield their number, and the values, if they are simple or few."""
         yield len(parts)
         if len(parts) <= _MAX_SET and all(type(part) in _SCALARS for part in parts):
             yield text_hash(sorted(map(repr, parts)))
         elif len(parts) <= SAMPLED:
-            # each by itself, since a set has no order; they share what is left to look at
+            # one walk each, since a set has no order; they share the remaining budget
             left = (self.left - len(self.seen)) // len(parts)
             walks = [_Walk(left, self.depth) for _ in parts]
             yield sorted(text_hash(walk.of(part)) for walk, part in zip(walks, parts, strict=True))
@@ -232,8 +231,8 @@ class _Walk:
             self.left -= sum(left - walk.left + len(walk.seen) for walk in walks)
 
     def _array(self, array: Any) -> Iterator[Any]:
-        """Dtype, shape, and a hash of some rows; on a device, of all of them, if they are few."""
-        fields = getattr(array.dtype, "names", None)  # those of equal ones may lie as in C, or not
+        """Yield dtype, shape, and a hash of some rows; on a device, of all, if they are few."""
+        fields = getattr(array.dtype, "names", None)  # equal ones may be laid out as in C, or not
         yield from ((str if fields else _dtype_text)(array.dtype), list(array.shape))
         if not isinstance(array, np.ndarray) and array.nbytes > _MAX_DEVICE_ARRAY:
             return
@@ -241,7 +240,7 @@ class _Walk:
         some = some_rows(host[None] if not host.ndim else host)
         if some.dtype.hasobject or some.dtype.kind == "T":
             yield self.of(some.ravel().tolist())
-        elif some.dtype.names:  # padding between fields may hold anything
+        elif some.dtype.names:  # padding between fields may hold any bytes
             yield [self.of(some[name]) for name in some.dtype.names]
         else:
             yield blake2b(np.ascontiguousarray(some).tobytes(), digest_size=8).hexdigest()
@@ -271,14 +270,14 @@ class _Walk:
         return [*map(self.of, function.__defaults__ or ()), *cells, *map(self.of, named)]
 
     def _value_read(self, value: Any, name: str, code: CodeType) -> Any:
-        """A value that a function reads; of options, which another run has others of, its own."""
+        """Return a value that a function reads; of options, which vary by run, only those read."""
         names = attributes_read(code, name) if _path_in_cursors(type(value)) in _OPTIONS else None
         if names is None:
             return self.of(value)
         return [[each, self.of(getattr(value, each, None))] for each in sorted(names)]
 
     def _attributes(self, module: Any, code: CodeType) -> Iterator[Any]:
-        """What a function takes from a module of the user's."""
+        """Yield what a function reads from a user's module."""
         if not isinstance(module, ModuleType):
             return
         self.modules.update(f"{module.__name__}.{name}" for name in names_in(code))
@@ -295,12 +294,12 @@ class _Walk:
         yield [self.of(base) for base in kind.__bases__]
         for name, part in sorted(vars(kind).items()):
             if isinstance(part, (staticmethod, classmethod, property)):
-                part = getattr(part, "__func__", None) or part.fget  # type: ignore[union-attr]  # noqa: PLW2901  # what it wraps
+                part = getattr(part, "__func__", None) or part.fget  # type: ignore[union-attr]  # noqa: PLW2901  # the wrapped function
             if isinstance(part, FunctionType) or not name.startswith("__"):
                 yield [name, self.of(part)]
 
     def _object(self, value: Any) -> Iterator[Any]:
-        """The class and the attributes; of a library's object, those that are not private."""
+        """Yield the class and the attributes; of a library's object, only public ones."""
         kind = type(value)
         if kind.__module__.partition(".")[0] in sys.stdlib_module_names:
             shown = repr(value)
@@ -342,7 +341,7 @@ def _scalar(value: Any) -> Any:
 
 
 def name_in_cursors(kind: type) -> str:
-    """The name of a class, as cursors know it."""
+    """Return the name of a class as cursors know it."""
     return _RENAMED_OPS.get(f"{kind.__module__}.{kind.__qualname__}", kind.__name__)
 
 
@@ -352,7 +351,7 @@ def _path_in_cursors(kind: type) -> str:
 
 
 def _module_in_cursors(named: type | FunctionType) -> str:
-    """Where a class or function lies, as cursors know it."""
+    """Return the module of a class or function as cursors know it."""
     module = named.__module__
     return _script.get() if module == "__main__" else _OLD_MODULES.get(module, module)
 
@@ -361,7 +360,7 @@ _script = ContextVar("script", default="__main__")
 
 
 def script_as_imported() -> AbstractContextManager[None]:
-    """Hashes functions of the script that runs as if it were imported, inside the block."""
+    """Hash functions of the running script as if it were imported, inside the block."""
     main: Any = sys.modules["__main__"]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
     return assigned(_script, spec.name if spec else Path(file).stem if file else "__main__")
@@ -369,21 +368,21 @@ def script_as_imported() -> AbstractContextManager[None]:
 
 def _is_cell_set(cell: Any) -> bool:
     try:
-        cell.cell_contents  # noqa: B018  # it raises where there is nothing
+        cell.cell_contents  # noqa: B018  # raises if the cell is empty
     except ValueError:
         return False
     return True
 
 
 def _of_library(file: str | None) -> bool:
-    """Whether code comes from an installed package, or Python itself: None, if it has no file."""
+    """Return whether code is from an installed package or from Python; if `file` is None, it is."""
     if file is None:
         return True
     return file.startswith(_STANDARD) or any(part in file for part in _LIBRARIES)
 
 
 def _file(kind: type) -> str | None:
-    """Where a class is written; a cell of a notebook is no file, and the user's."""
+    """Return the file of a class; a notebook's cell has none, and is the user's."""
     if kind.__module__ == "__main__":
         return ""
     if kind.__module__.partition(".")[0] == "jreader":
@@ -393,11 +392,11 @@ def _file(kind: type) -> str | None:
 
 
 def _attributes_of(value: Any) -> dict[str, Any]:
-    """The attributes of an object; of a data class, what it was made of."""
+    """Return the attributes of an object; of a data class, its fields."""
     if "__dataclass_fields__" in vars(type(value)):
         return {each.name: getattr(value, each.name) for each in fields(value) if each.init}
     if type(value).__module__.partition(".")[0] == "jreader":
-        return {}  # a loader, say, and all that it holds
+        return {}  # such as a loader, with all that it holds
     slots = {
         name: getattr(value, name)
         for kind in type(value).__mro__

@@ -1,6 +1,6 @@
-"""What values hold besides attributes: compiled functions, seeds, masks, tokenizers, keys of jax.
+"""State outside attributes: compiled functions, seeds, masks, tokenizers, keys of jax.
 
-Cursors have it in a part of its own (`Plan.values`), since those of earlier releases do not.
+Cursors store it in its own part (`Plan.values`), which those of earlier releases lack.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-_DRAWN = 64  # bits: an entropy of more is taken for one that the system drew
-_LONG = 1 << 16  # bytes that are looked at whole
+_DRAWN = 64  # bits: more entropy than this was drawn by the system
+_LONG = 1 << 16  # bytes that are hashed whole
 
 
 def hidden_state(value: Any) -> Any:
-    """What the attributes of a value do not show, as numbers, texts and arrays; None for nothing.
+    """Return the state that attributes do not show, as numbers, texts and arrays; else None.
 
-    It is the same for equal values in every process. Of random generators it is the seed, which
-    stays when numbers are drawn, where they keep it; else the state. A seed that the system drew is
-    left out, since every process has another one.
+    It is the same for equal values in every process. For random generators it is the seed, if they
+    keep it, which stays when numbers are drawn; else the state. It leaves out a seed that the
+    system drew, which every process draws anew.
 
     >>> hidden_state(np.add), hidden_state(memoryview(b"abc")), hidden_state([1])
     ('add', b'abc', None)
@@ -44,9 +44,9 @@ def hidden_state(value: Any) -> Any:
 
 
 def _seed_of(value: Any) -> Any:
-    """The seed of a generator, or the state of one that keeps no seed.
+    """Return the seed of a generator, or the state of one that keeps no seed.
 
-    That of a global generator is every module's; NumPy's are imported where there is one of them.
+    Modules share a global generator; NumPy's are imported only if such an object exists.
     """
     if _is_of_program(value):
         return None
@@ -66,7 +66,7 @@ def _seed_of(value: Any) -> Any:
 
 
 def _is_of_program(value: Any) -> bool:
-    """Whether a generator is one that all modules share, or draws from the system."""
+    """Return whether all modules share a generator, or it draws from the system."""
     if isinstance(value, random.Random):
         shared: Any = random.random
         return value is shared.__self__ or isinstance(value, random.SystemRandom)
@@ -75,16 +75,16 @@ def _is_of_program(value: Any) -> bool:
 
 
 def _is_entropy(seeds: np.random.SeedSequence) -> bool:
-    """Whether the system drew the entropy."""
+    """Return whether the system drew the entropy."""
     entropy = seeds.entropy
     return isinstance(entropy, int) and entropy.bit_length() > _DRAWN
 
 
 def _compiled_name(value: Any) -> str | None:
-    """What is called and has no code that Python could show, by name; a tokenizer by all it is."""
+    """Return the name of a callable without Python code; for a tokenizer, all of its state."""
     kind = type(value)
     if kind.__module__.partition(".")[0] in ("tokenizers", "transformers"):
-        known = getattr(value, "backend_tokenizer", value)  # that of transformers is inside
+        known = getattr(value, "backend_tokenizer", value)  # transformers wraps it
         return blake2b(known.to_str().encode()).hexdigest() if hasattr(known, "to_str") else None
     library = kind.__module__.partition(".")[0] in ("numpy", "jax", "jaxlib")
     if isinstance(value, type) or not (library or kind.__name__ == "cython_function_or_method"):

@@ -1,8 +1,8 @@
-"""Which samples hold a row: the inverse of a route, so that a search is not needed.
+"""Which samples hold a row: the inverse of a route, which replaces a search.
 
-An op that moves samples says where it moves them to, as its `plane()` says where they come from. So
-a row is followed from its source upwards, through the inverse of each op. On the way it may be left
-out, or come to be in several samples: in several epochs, say, or in windows that overlap.
+An op that moves samples defines where they go, as its `plane()` defines where they come from. So a
+row is followed from its source upwards, through the inverse of each op. On the way it may be
+dropped, or end up in several samples, as in several epochs, or in windows that overlap.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from jreader.readers.columns import Array
 
-_PLACES_PER_SEARCH = 1 << 16  # places of an order that are searched in one go
+_PLACES_PER_SEARCH = 1 << 16  # places of an order searched per call
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,11 +22,11 @@ class Held:
     """Rows that were asked for, and the samples that hold them: arrays of one length.
 
     Attributes:
-        asked: Which of the rows that were asked for each is.
+        asked: The number of the row, among those that were asked for.
         index: The index of the sample that holds it.
-        begin: Of a row that is a part of the sample, as a document in a window is, at which value
-            of the sample it begins; else 0.
-        end: Before which value it ends; 0 where the row is the sample.
+        begin: For a row that is a part of the sample, such as a document in a window, the value of
+            the sample at which it begins; else 0.
+        end: The value before which it ends; 0 if the row is the whole sample.
     """
 
     asked: Array
@@ -39,7 +39,7 @@ class Held:
 
     @classmethod
     def of(cls, rows: Array) -> Held:
-        """Each row as the sample of that index.
+        """Take each row as the sample of that index.
 
         >>> held = Held.of(np.array([3, 5])).repeated(np.array([2, 1]), 10)
         >>> held.asked.tolist(), held.index.tolist(), held.within(10).index.tolist()
@@ -50,34 +50,34 @@ class Held:
 
     @classmethod
     def joined(cls, parts: Sequence[Held]) -> Held:
-        """Several as one."""
+        """Join several into one."""
         return cls(*map(np.concatenate, zip(cls.of(np.zeros(0, np.int64)), *parts, strict=True)))
 
     def taken(self, which: Array) -> Held:
-        """Those of these numbers, or under this mask."""
+        """Return those at these numbers, or under this mask."""
         return Held(*(part[which] for part in self))
 
     def at(self, index: Array) -> Held:
-        """The same rows in samples of other indices."""
+        """Return the same rows in samples of other indices."""
         return replace(self, index=index)
 
     def within(self, length: int) -> Held:
-        """Those whose indices are not negative, and below a length."""
+        """Return those with indices from 0 up to a length."""
         return self.taken((self.index >= 0) & (self.index < length))
 
     def strided(self, first: int, step: int = 1) -> Held:
-        """At their places in a range that begins at `first`; without those between its steps."""
+        """Return those in a range from `first` on, at their places in it; drop all others."""
         place, rest = np.divmod(self.index - first, step)
         return self.at(place).taken(rest == 0)
 
     def repeated(self, many: Array, step: int = 1) -> Held:
-        """Each several times, at an index that grows by `step` each time."""
+        """Return each several times, at an index that grows by `step` each time."""
         repeated = self.taken(np.repeat(np.arange(len(many)), many))
         nth = np.arange(len(repeated.index)) - np.repeat(np.cumsum(many) - many, many)
         return repeated.at(repeated.index + nth * step)
 
     def searched(self, order: Callable[[Array], Array], length: int) -> Held:
-        """At the places of an order that has no inverse: all of its places are looked at.
+        """Find the samples in an order that has no inverse, by searching all of its places.
 
         >>> table = np.array([7, 5, 7])
         >>> Held.of(np.array([6, 7])).searched(table.__getitem__, 3).index.tolist()

@@ -1,9 +1,9 @@
-"""Columns end to end, as one column; those that are arrays are gathered by one call of NumPy.
+"""Columns end to end, as one column; arrays are gathered by one call of NumPy.
 
 A call for each array costs more than its work on a batch of small rows. So rows are gathered by
-their addresses: all arrays are seen as one, with an item for each byte from the lowest address on,
-and only the items at which rows begin are read. Of a table of 500 record batches, a column of a
-batch of 256 rows takes 10 us, instead of 90 row by row.
+address: all arrays are seen as one, with an item for each byte from the lowest address on, and only
+the items at which rows begin are read. In a table of 500 record batches, a column of a batch of 256
+rows takes 10 us, instead of 90 row by row.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from jreader.readers.trees import leaves, map_tree, rebuilt, same_structure, zip
 from jreader.staging import Staging
 
 ENDLESS = 1 << 62
-"""The length of a plane without an end; products with it stay in 64 bits."""
+"""The length of an endless plane; products with it stay in 64 bits."""
 
-_FEW = 8  # parts that many more rows are compared with one by one
+_FEW = 8  # parts; for no more than this, rows are compared with each part
 _LARGE = 4096  # bytes: rows that cost more to copy twice, by address, than one by one
 
 
 class Addresses:
-    """Arrays whose rows lie whole in memory, as one: its rows are found by their addresses.
+    """Arrays of contiguous rows as one: rows are found by their addresses.
 
     Args:
-        parts: Arrays of one dtype and shape of rows.
+        parts: Arrays of one dtype and row shape.
         size: The bytes of a row.
 
     Attributes:
-        items: All memory from the lowest row on, as an item for each byte: the row that would
-            begin there, as bytes.
+        items: All memory from the lowest row on, with an item per byte: the row that would begin
+            there, as bytes.
     """
 
     def __init__(self, parts: Sequence[Array], size: int) -> None:
@@ -65,7 +65,7 @@ class Addresses:
         self.items: Array = np.asarray(_ByteItems(parts, int(lowest), int(many), size))
 
     def __call__(self, which: Array, local: Array) -> Array:
-        """The items of rows `local` of the parts of numbers `which`."""
+        """Return the items of rows `local` of the parts `which`."""
         items = self._steps.take(which)
         items *= local
         items += self._firsts.take(which)
@@ -76,7 +76,7 @@ class _ByteItems:
     """Memory as `many` items of `size` bytes with stride 1: one item per byte address."""
 
     def __init__(self, parts: Sequence[Array], address: int, many: int, size: int) -> None:
-        self.parts = parts  # whose memory it is: an array over these items keeps them
+        self.parts = parts  # an array over these items keeps their memory alive
         self.__array_interface__ = {
             "version": 3,
             "data": (address, True),
@@ -87,11 +87,11 @@ class _ByteItems:
 
 
 class ConcatColumn(Column):
-    """Columns end to end, as one column whose rows are made by the column that they belong to.
+    """Columns end to end, as one column whose rows are made by the column they belong to.
 
-    Columns may be so long that several of them are beyond 32 bits, and samples that are made as a
-    whole cannot be given a field more: then a row is a pair, its number in a column and the number
-    of the column, and their order may go from one to another.
+    Columns may be so long that several of them exceed 32 bits, and samples that are made whole
+    cannot get an extra field. Then a row is a pair, its number in a column and the number of the
+    column, and an order may alternate between columns.
 
     >>> from jreader.readers.columns import Objects
     >>> squares = Objects(9, lambda rows: ({"n": row**2} for row in rows.tolist()))
@@ -101,8 +101,8 @@ class ConcatColumn(Column):
 
     Args:
         parts: The columns.
-        label: For rows that are pairs, makes samples of those of a column, or a tree of columns of
-            them, and of its number.
+        label: For rows that are pairs, adds the number of a column to its samples, or to a tree of
+            their columns.
 
     Attributes:
         parts: The columns.
@@ -117,26 +117,26 @@ class ConcatColumn(Column):
         lengths = list(map(len, self.parts))
         self.starts: Array = np.array(begins(lengths))
         self._length = max(len(parts), *lengths) if label else min(sum(lengths), ENDLESS)
-        self.form = self if label else None  # its pairs are of no other column
+        self.form = self if label else None  # no other column has such pairs
         every = list(map(column_of, self.parts))
         self.stacks = all(column.stacks for column in every)
         self.asks_users_class = not label and all(column.asks_users_class for column in every)
         self.late = any(column.late for column in every)
 
     def __len__(self) -> int:
-        """How many rows; of pairs, what their numbers are checked against."""
+        """Return the number of rows; for pairs, the bound of their numbers."""
         return self._length
 
     @property
     def source(self) -> Column:
-        """Those of all parts, end to end."""
+        """The sources of all parts, end to end."""
         every = list(map(column_of, self.parts))
         parts = [column.source for column in every]
         own = all(map(is_, parts, every)) and not self.in_pairs
         return self if own else ConcatColumn(parts)
 
     def without(self, documents: Array) -> Column | None:
-        """Each part without its own; None if one of these parts has no padding."""
+        """Return each part without its documents; None if one of these parts cannot pad."""
         parts = list(map(column_of, self.parts))
         starts = np.array(begins([len(part.source) for part in parts]))
         which, local = locate(starts, documents)
@@ -148,7 +148,7 @@ class ConcatColumn(Column):
         return ConcatColumn(parts, self.label)
 
     def cuts(self, size: int) -> Array:
-        """Those of each column."""
+        """Return the cuts of all columns."""
         parts = zip(map(column_of, self.parts), self.starts, strict=True)
         return np.concatenate([part.cuts(size) + start for part, start in parts])
 
@@ -156,11 +156,11 @@ class ConcatColumn(Column):
         return " or ".join(map(described, self.parts)) if self.in_pairs else super().__repr__()
 
     def found(self, rows: Any) -> tuple[Any, Any]:
-        """Which part each row is of, and which row of it."""
+        """Return the part of each row, and the row in that part."""
         return (rows[..., 1], rows[..., 0]) if self.in_pairs else locate(self.starts, rows)
 
     def each(self, rows: Array) -> Iterator[Any]:
-        """The rows in order; each column is asked once, for all of its own."""
+        """Return the rows in order; each column is asked once, for all of its rows."""
         which, local = self.found(rows)
         streams = {
             number: column_of(self.parts[number]).each(local[here])
@@ -170,7 +170,7 @@ class ConcatColumn(Column):
         return samples if self.label is None else map(self.label, samples, which.astype(np.int32))
 
     def gather(self, rows: Array) -> Any:
-        """The rows stacked, if those of all columns are alike; otherwise as a list of samples."""
+        """Return the rows stacked, if all columns give the same form; else as a list of samples."""
         which, local = self.found(rows)
         given = [
             (here, column_of(self.parts[number]).gather(local[here]))
@@ -186,12 +186,12 @@ class ConcatColumn(Column):
         return list(map(self.label, samples, numbers)) if each else self.label(samples, numbers)
 
     def held(self, low: int, high: int) -> Any:
-        """Those rows of one column."""
+        """Read these rows of one column."""
         which, (first,) = self.found(np.array([low]))
         return column_of(self.parts[int(which[0])]).held(int(first), int(first) + high - low)
 
     def where(self, rows: Array) -> list[Where] | None:
-        """Where those rows lie in the files of their columns, if all lie in some."""
+        """Return where these rows lie in files; None if some lie in none."""
         places: list[Where] = []
         which, local = self.found(rows)
         for part, row in zip(which.tolist(), local, strict=True):
@@ -202,7 +202,7 @@ class ConcatColumn(Column):
         return places
 
     def placed(self) -> tuple[Any, Callable[[Any, Indices], Any]]:
-        """What each of the columns has on a device: a trace asks all of them, and selects."""
+        """Return what each column puts on a device: a trace asks all of them, and selects."""
         trees, ways = zip(*(column_of(part).placed() for part in self.parts), strict=True)
 
         def rows_of(placed: Any, rows: Indices) -> Any:
@@ -232,8 +232,8 @@ class ConcatArray(ArrayColumn, ConcatColumn):
 
     Attributes:
         parts: The arrays, or maps that are indexed as arrays are.
-        starts: Where each of them begins; one object for columns whose parts are equally long.
-        addresses: Those of its rows; None if they are large, or do not lie whole in memory.
+        starts: Where each of them begins; columns whose parts have equal lengths share it.
+        addresses: Those of its rows; None if rows are large, or not contiguous.
     """
 
     def __init__(self, parts: Sequence[Any]) -> None:
@@ -250,14 +250,14 @@ class ConcatArray(ArrayColumn, ConcatColumn):
         self.addresses = Addresses(flat, width) if whole else None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Rebuilt from its parts: addresses are those of one process."""
+        """Rebuild it from its parts: addresses are valid in one process only."""
         return ConcatArray, (self.parts,)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.concatenate([np.asarray(part, dtype) for part in self.parts])
 
     def __getitem__(self, rows: Any) -> Any:
-        """Consecutive rows: a view where one part has them all; or any rows."""
+        """Return consecutive rows, as a view if one part has them all; or any rows."""
         if not isinstance(rows, slice) or rows.step not in (None, 1):
             return super().__getitem__(rows)
         first, last, _ = rows.indices(self.shape[0])
@@ -270,22 +270,22 @@ class ConcatArray(ArrayColumn, ConcatColumn):
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def each(self, rows: Array) -> Iterator[Any]:
-        """The rows as their parts have them."""
+        """Return the rows as their parts have them."""
         which, local = self.found(rows)
         return map(getitem, map(self.parts.__getitem__, which.tolist()), local.tolist())
 
     def gather(self, rows: Array) -> Array:
-        """Those rows as one array."""
+        """Return these rows as one array."""
         take, _ = self.gatherer(len(rows))
         given: Array = take(self.places(rows, {}))
         return given
 
     def places(self, rows: Array, parts: dict[tuple[int, int], tuple[Array, Array]]) -> Array:
-        """The rows by their addresses, where there are some.
+        """Return the rows by address, if they have addresses.
 
         Args:
             rows: Rows of the column.
-            parts: What was found of those rows for columns whose parts are equally long.
+            parts: Caches what `found` returns for columns whose parts have equal lengths.
         """
         if self.addresses is None:
             return rows
@@ -295,7 +295,7 @@ class ConcatArray(ArrayColumn, ConcatColumn):
         return self.addresses(*parts[mark])
 
     def gatherer(self, size: int) -> tuple[Take, Staging | None]:
-        """A function of the places of up to `size` rows, which copies them into staged memory."""
+        """Return a function that copies up to `size` rows, by place, into staged memory."""
         axes, dtype = self._axes, self.dtype
         staged = Staging(size, tuple(self.shape[axis] for axis in axes[1:]), dtype)
         back = None if axes == tuple(range(len(axes))) else np.argsort(axes)
@@ -314,7 +314,7 @@ class ConcatArray(ArrayColumn, ConcatColumn):
         return gather, None
 
     def _by_part(self, rows: Array, out: Array) -> Array:
-        """A few rows from many parts one by one, and large ones; many from few part by part."""
+        """Copy few rows of many parts, and large rows, one by one; others part by part."""
         which, local = self.found(rows)
         turned = out.transpose(np.argsort(self._axes))
         large = out.nbytes >= _LARGE * len(out)
@@ -327,7 +327,7 @@ class ConcatArray(ArrayColumn, ConcatColumn):
         return out
 
     def slices(self, begins: Array, size: int, out: Array | None = None) -> Array:
-        """Of few parts, those of each part in one call, if they end in it."""
+        """Take slices part by part, if parts are few; in one call if none crosses the end."""
         if len(self.parts) * 4 > len(begins):
             return super().slices(begins, size, out)
         taken = np.empty((len(begins), size, *self.shape[1:]), self.dtype) if out is None else out
@@ -340,19 +340,19 @@ class ConcatArray(ArrayColumn, ConcatColumn):
         return taken
 
     def placed(self) -> tuple[Any, Callable[[Any, Indices], Any]]:
-        """All of them as one array."""
+        """Return all of them as one array."""
         return np.asarray(self), rows_on_device
 
 
 def _flat_parts(column: Any) -> Sequence[Any]:
-    """The columns that one is laid end to end of; of any other, itself."""
+    """Return the columns that make up a joined one; of any other, itself."""
     if isinstance(column, Dense):
         return [column.array]
     return column.parts if isinstance(column, ConcatColumn) and not column.in_pairs else [column]
 
 
 def concat_columns(columns: Sequence[Any]) -> Any:
-    """Columns as one: of arrays an array, of one class as it says; or `ConcatColumn`.
+    """Join columns into one: arrays as an array, others as their class does, or `ConcatColumn`.
 
     >>> concat_columns([np.arange(2), np.arange(3)])
     int64[5]
@@ -369,7 +369,7 @@ def concat_columns(columns: Sequence[Any]) -> Any:
 
 
 def _join_blocks(made: Column, parts: Sequence[Column]) -> None:
-    """Has the column of several say where their blocks begin, if all of them have blocks."""
+    """Set the block starts of joined columns, if all of them have blocks."""
     starts = [part.block_starts for part in parts if part.block_starts is not None]
     if len(starts) == len(parts):
         firsts = zip(starts, begins(list(map(len, parts))), strict=True)
@@ -378,7 +378,7 @@ def _join_blocks(made: Column, parts: Sequence[Column]) -> None:
 
 
 def share_starts(columns: Sequence[Any]) -> None:
-    """Has joined columns whose parts are equally long share `starts`: rows are found once."""
+    """Make joined columns whose parts have equal lengths share `starts`: rows are found once."""
     joined = [column for column in columns if isinstance(column, ConcatArray)]
     for column in joined[1:]:
         if np.array_equal(column.starts, joined[0].starts):
@@ -386,7 +386,7 @@ def share_starts(columns: Sequence[Any]) -> None:
 
 
 def locate(starts: Array, rows: Array) -> tuple[Array, Array]:
-    """Which part each row is of, where parts begin so, and which row of it."""
+    """Return the part of each row, given where parts begin, and the row in that part."""
     if len(starts) > min(_FEW, len(rows) // _FEW):
         which = starts.searchsorted(rows, "right") - 1
     else:
@@ -397,7 +397,7 @@ def locate(starts: Array, rows: Array) -> tuple[Array, Array]:
 
 
 def by_part(which: Array) -> Iterator[tuple[int, Any]]:
-    """Each number that occurs, and where: a slice if it is the only one."""
+    """Yield each number that occurs, and where; a slice if there is only one."""
     if len(which) and which[0] == which[-1] and (which == which[0]).all():
         yield int(which[0]), slice(None)
         return
@@ -409,14 +409,14 @@ def by_part(which: Array) -> Iterator[tuple[int, Any]]:
 
 
 def _rows_are_whole(part: Any, axes: tuple[int, ...]) -> bool:
-    """Whether a part is an array of which each row is one piece of memory, with these axes."""
+    """Return whether a part is an array whose rows are contiguous, with these axes."""
     if not isinstance(part, np.ndarray) or part.dtype.hasobject:
         return False
     return bool(np.asarray(part)[:1].transpose(axes).flags.c_contiguous)
 
 
 def begins(lengths: Sequence[int]) -> list[int]:
-    """Where each begins, laid end to end."""
+    """Return where each part begins, laid end to end."""
     starts = [0]
     for length in lengths[:-1]:
         starts.append(min(starts[-1] + length, ENDLESS))
@@ -424,13 +424,13 @@ def begins(lengths: Sequence[int]) -> list[int]:
 
 
 def merged(given: Sequence[tuple[Any, Any]], many: int) -> Any:
-    """What several columns gave, as one: stacked if all is alike, else a list of samples.
+    """Merge what several columns gave: stacked if all of it is alike, else a list of samples.
 
     >>> merged([(np.array([1]), np.array([5])), (np.array([0, 2]), np.array([6, 7]))], 3)
     array([6, 5, 7])
 
     Args:
-        given: Where the rows that a column gave belong, and what it gave.
+        given: The places of the rows that a column gave, and the rows.
         many: The number of all rows.
     """
     if len(given) == 1:
@@ -455,7 +455,7 @@ def _stacked(given: Sequence[tuple[Any, Any]], many: int) -> Any:
 
 
 def alike(trees: Sequence[Any]) -> bool:
-    """Whether rows of all these are rows of one tree of arrays; none is a list of samples."""
+    """Return whether all these are trees of arrays that can hold each other's rows."""
     first = trees[0]
     return not any(isinstance(tree, list) for tree in trees) and all(
         same_structure(first, tree) and all(map(_fit, leaves(first), leaves(tree)))

@@ -1,4 +1,4 @@
-"""Samples with a key beside them, which goes where the sample goes."""
+"""Samples with keys beside them, which move with the samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Keyed(NamedTuple):
 
 
 class BesideKey:
-    """A function of samples that leaves the key beside each of them alone.
+    """A function of samples that leaves their keys unchanged.
 
     >>> BesideKey(str.upper)(Keyed("a", 7, (0, 1, 0)))
     Keyed(sample='A', seed=7, path=(0, 1, 0))
@@ -28,19 +28,19 @@ class BesideKey:
 
     def __init__(self, fn: Callable[[Any], Any], shown: Any = None) -> None:
         update_wrapper(self, shown or fn)
-        self.fn, self.shown = fn, shown or fn  # after that, which copies attributes
+        self.fn, self.shown = fn, shown or fn  # last, as it copies attributes
 
     def __call__(self, keyed: Keyed) -> Keyed:
-        """The same key beside the result."""
+        """Apply the function, and keep the key."""
         return keyed._replace(sample=self.fn(keyed.sample))
 
     def __repr__(self) -> str:
-        """The user's function."""
+        """Show the user's function."""
         return repr(self.shown)
 
 
 def without_keys(sample: Any) -> Any:
-    """The sample that a user's function was given."""
+    """Return the sample as a user's function gets it."""
     while isinstance(sample, Keyed):
         sample = sample.sample
     return sample

@@ -1,10 +1,10 @@
-"""Lanes: a stream in a fixed number of parts, each of which is read by itself.
+"""Lanes: a stream in a fixed number of parts, each read by itself.
 
-An op that deals its source to lanes (`Lanes`; `jreader.read` is one) stands at the bottom of a
-chain of ops. These run inside lanes: lane k is the same chain over part k of the source, with
-random numbers of its own. Lanes end at the first op that looks at the samples of all of them, as
-`batch` and `chain` do (`joins_lanes`). `batch` takes some rows of each lane; any other op gets
-one sample of each lane in turn.
+An op that deals its source to lanes (`Lanes`; `jreader.read` is one) is at the bottom of a chain of
+ops. These run inside lanes: lane k is the same chain over part k of the source, with its own random
+numbers. Lanes end at the first op that looks at the samples of all of them, as `batch` and `chain`
+do (`joins_lanes`). `batch` takes some rows of each lane; any other op gets one sample of each lane
+in turn.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ T = TypeVar("T")
 
 
 class Lanes:
-    """What an op defines that deals its source to lanes.
+    """The definitions of an op that deals its source to lanes.
 
     Attributes:
-        lanes: How many lanes there are.
+        lanes: The number of lanes.
         lane: The number of the lane that a copy of the op reads; None for all.
-        owned: Whether it deals blocks of an indexed reader, whose samples stay in one order
+        owned: Whether it deals blocks of an indexed reader, whose samples keep one order
             (`shuffle`): then a lane is not read by itself, but owns some rows of each batch.
     """
 
@@ -39,17 +39,17 @@ class Lanes:
     owned: ClassVar[bool] = False
 
     def of_lane(self, lane: int) -> Node[Any]:
-        """The op that reads one lane, by its number."""
+        """Return the op that reads one lane, by its number."""
         raise NotImplementedError
 
     def in_turn(self, readers: Sequence[Reader[T]]) -> Reader[T]:
-        """The samples of all lanes as one stream: one of each in turn, until all have ended."""
+        """Join lanes into one stream: one sample of each in turn, until all have ended."""
         raise NotImplementedError
 
 
 @lru_cache(256)
 def joins_lanes(kind: Any) -> bool:
-    """Whether ops of a class look at the samples of all lanes, so that lanes end below them.
+    """Return whether ops of a class look at the samples of all lanes, so that lanes end below them.
 
     These are ops that select samples by their index, make batches, or read several readers.
 
@@ -63,14 +63,14 @@ def joins_lanes(kind: Any) -> bool:
 
 
 def dealt_below(reader: Reader[Any]) -> Lanes | None:
-    """The op that deals a plan to lanes, if all ops above it run inside lanes; else None.
+    """Return the op that deals a plan to lanes, if all ops above it run inside lanes; else None.
 
     >>> from jreader import batch, filter, read
     >>> lines = read(str.split, lambda: ["a b", "c"], lanes=2)
     >>> dealt_below(filter(str.isalpha, lines)).lanes, dealt_below(batch(lines, 2))
     (2, None)
     """
-    selected = 0  # by index: there a stream is one again, and who owns a block stays as it is
+    selected = 0  # ops that select by index: they join lanes, but do not move owned blocks
     while isinstance(reader, Node):
         if isinstance(reader, Lanes) and (reader.lanes > 1 or not reader.owned):
             return reader if reader.lane is None and (reader.owned or not selected) else None
@@ -84,12 +84,12 @@ def dealt_below(reader: Reader[Any]) -> Lanes | None:
 
 @lru_cache(256)
 def _ends_lanes(kind: Any) -> bool:
-    """Whether blocks have no owner above ops of a class, either: all but those that select."""
+    """Return whether ops of a class also end the ownership of blocks: all but those that select."""
     return joins_lanes(kind) and kind.moves != "rows"
 
 
 def owners_of(reader: Reader[Any]) -> int:
-    """How many lanes own the blocks of the samples of a plan; 1 where none do."""
+    """Return how many lanes own the blocks of a plan's samples; 1 without owners."""
     dealt = dealt_below(reader)
     found = mapped_rows(seeded(reader, 0)) if dealt and dealt.owned else None
     plane = found and plane_of(found.rows)
@@ -97,14 +97,14 @@ def owners_of(reader: Reader[Any]) -> int:
 
 
 def by_lane(size: int, lanes: int, begin: Any) -> Any:
-    """The samples of a batch in the order of its rows: those of each lane side by side.
+    """Return the samples of a batch in the order of its rows: those of each lane side by side.
 
     >>> by_lane(6, 3, 0), by_lane(6, 3, 1)
     (array([0, 3, 1, 4, 2, 5]), array([2, 5, 0, 3, 1, 4]))
 
     Args:
-        size: How many samples the batch has; `lanes` divides it.
-        lanes: How many lanes own blocks; 1 leaves samples in their order.
+        size: The number of samples in the batch; `lanes` divides it.
+        lanes: The number of lanes that own blocks; 1 keeps the order of samples.
         begin: The index of its first sample; it may be traced.
     """
     row, each = np.arange(size), size // lanes
@@ -112,10 +112,10 @@ def by_lane(size: int, lanes: int, begin: Any) -> Any:
 
 
 def of_lane(reader: Reader[T], lane: int) -> Reader[T]:
-    """What one lane reads: the same plan over its part of the source, by its own numbers.
+    """Return what one lane reads: the same plan over its part of the source, with its own numbers.
 
-    Its random ops are in an epoch that the number of the lane is folded into. What lies below the
-    op that deals, such as the order of files, is the same for all lanes.
+    The number of the lane is folded into the epoch of its random ops. What is below the op that
+    deals, such as the order of files, is the same for all lanes.
 
     >>> from jreader import read
     >>> lines = read(str.split, lambda: ["a b", "c"], lanes=2)
@@ -132,7 +132,7 @@ def of_lane(reader: Reader[T], lane: int) -> Reader[T]:
 
 
 def in_turn(reader: Reader[T]) -> Reader[T] | None:
-    """A plan in lanes as one stream, of which each sample is of the next lane; else None."""
+    """Return a plan in lanes as one stream that takes a sample of each in turn; else None."""
     dealt = dealt_below(reader)
     if dealt is None or dealt.owned:
         return None

@@ -1,4 +1,4 @@
-"""Which op an error belongs to, and where it was made: a note, where nothing else says so."""
+"""A note on an error that names its op, and the line that made it, if nothing else does."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from jreader.readers.nodes import Node, Reader, field_value, origin
 
 
 def located(error: BaseException, reader: Reader[Any]) -> None:
-    """Adds a note to an error of a pass: the plan, and the line that made it.
+    """Add a note to an error of a pass: the plan, and the line that made it.
 
-    It adds nothing where the error, or a note, names a line already. Samples that make no batch
-    are those of an op further down, which the note names too.
+    It adds nothing if the error, or a note, already names a line. If samples make no batch, the
+    note also names the op below that makes them.
 
     >>> from jreader import map_readers
     >>> error = FeedMismatch("sample 0 of a batch is None")
@@ -26,7 +26,7 @@ def located(error: BaseException, reader: Reader[Any]) -> None:
     """
     if not isinstance(error, Exception) or not isinstance(reader, Node):
         return
-    with suppress(Exception):  # of a class that a user wrote, whose text may be an error
+    with suppress(Exception):  # the text of a user's own class may raise
         if "made at " in "\n".join([str(error), *getattr(error, "__notes__", ())]):
             return
         note = f"raised in {described(reader)}, made at {reader.made_at}"
@@ -36,7 +36,7 @@ def located(error: BaseException, reader: Reader[Any]) -> None:
 
 
 def _maker(reader: Reader[Any]) -> Reader[Any]:
-    """The op that makes the samples of batches."""
+    """Return the op that makes the samples of batches."""
     op = origin(reader, "all", "some")
     while isinstance(op, Node) and op.unit == "batches":
         op = origin(field_value(op, "reader"), "all", "some")
@@ -44,15 +44,15 @@ def _maker(reader: Reader[Any]) -> Reader[Any]:
 
 
 class located_errors:  # read as `with located_errors(op):`
-    """Has the errors of a block name an op, as `located` does; it costs nothing for each sample."""
+    """Make errors of a block name an op, as `located` does, at no cost per sample."""
 
     def __init__(self, reader: Reader[Any]) -> None:
         self.reader = reader
 
     def __enter__(self) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        """Adds the note."""
+        """Add the note."""
         if error is not None:
             located(error, self.reader)

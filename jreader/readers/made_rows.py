@@ -1,7 +1,7 @@
-"""Rows that functions make, of which it is known how many each makes before it is called.
+"""Rows made by functions, whose numbers of rows are known before the calls.
 
-So an op that needs lengths alone plans before anything is made: `pack`, of pictures whose headers
-tell how many patches they become.
+So an op that needs only lengths can plan before anything is made, as `pack` does for images whose
+headers show how many patches they become.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from jreader.readers.rewriting import rewritten
 
 
 def made_lazily(reader: Reader[Any], also: tuple[type[Node[Any]], ...] = ()) -> Reader[Any]:
-    """The plan whose samples have fields that are made when they are asked for.
+    """Return the plan whose samples compute fields on access.
 
     Args:
         reader: Any reader.
-        also: Ops of several readers, whose samples they hand on without looking into them.
+        also: Ops of several readers that hand on their samples without looking into them.
     """
 
     def change(op: Node[Any]) -> Mapping[str, Any] | Node[Any]:
@@ -34,13 +34,13 @@ def made_lazily(reader: Reader[Any], also: tuple[type[Node[Any]], ...] = ()) -> 
 
 
 def may_be_lazy(reader: Reader[Any]) -> bool:
-    """Whether a function below can make fields when they are asked for, whatever lies between."""
+    """Return whether a function below can make fields on access, whatever lies between."""
     functions = (getattr(op, name, None) for op in ops_of(reader) for name in ("fn", "func"))
     return any(hasattr(function, "lazily") for function in functions)
 
 
 class MadeRows(ArrayColumn):
-    """The rows that some functions make, end to end; each is called when its rows are asked for.
+    """The rows made by some functions, end to end; each is called when its rows are read.
 
     >>> rows = MadeRows([lambda: np.zeros(2), lambda: np.ones(3)], [2, 3], (np.dtype(float), ()))
     >>> rows, rows.whole(), rows.gather(np.array([4, 0]))
@@ -48,9 +48,9 @@ class MadeRows(ArrayColumn):
 
     Args:
         makers: Each returns an array.
-        lengths: The number of rows of each.
+        lengths: The number of rows that each makes.
         kind: The dtype of all rows, and the shape of one.
-        threads: How many threads make what is asked for at once; 0 for none but this one.
+        threads: The number of threads that make rows at once; 0 for only this one.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class MadeRows(ArrayColumn):
         self.dtype, self.shape = kind[0], (int(self._offsets[-1]), *kind[1])
 
     def spans(self, begins: Array, ends: Array) -> Iterator[Array]:
-        """The rows from each begin to its end; what these lie in is made on all threads."""
+        """Yield the rows from each begin to its end; all threads make what holds them."""
         first = self._offsets.searchsorted(begins, "right") - 1
         last = np.where(ends > begins, self._offsets.searchsorted(ends), first)
         makers = [self.makers[low:high] for low, high in zip(first, last, strict=True)]
@@ -82,23 +82,23 @@ class MadeRows(ArrayColumn):
             yield from pool.map(lambda make: make(), makers)
 
     def whole(self) -> Array:
-        """All rows."""
+        """Return all rows."""
         return next(self.spans(np.array([0]), np.array([len(self)])))
 
     def gather(self, rows: Array) -> Array:
-        """Those rows; what each lies in is made for it."""
+        """Return these rows; each call that they need is made once."""
         return np.concatenate([*self.spans(rows, rows + 1)])
 
     @staticmethod
     def of(rows: Any) -> MadeRows:
-        """The rows of an array, or of a column, as such a column."""
+        """Return the rows of an array or column as such a column."""
         if isinstance(rows, MadeRows):
             return rows
         return MadeRows([lambda: rows[:]], [len(rows)], (rows.dtype, rows.shape[1:]))
 
     @staticmethod
     def concat(columns: Sequence[MadeRows]) -> MadeRows:
-        """Columns of rows of one kind as one."""
+        """Join columns of one kind."""
         makers = [*chain.from_iterable(column.makers for column in columns)]
         lengths = [*chain.from_iterable(column.lengths for column in columns)]
         return MadeRows(makers, lengths, columns[0].kind, max(each.threads for each in columns))

@@ -1,13 +1,13 @@
-"""Mapped files whose rows come here and there: the kernel is to read these, and not what is near.
+"""Mapped files read at scattered rows: the kernel should read these, and not what is near.
 
 By default it reads 128 KB or more around each page that is not in memory, which is right for rows
-in order. Of a shuffled file of rows of 2 KB, that is 60 times as much as is asked for.
+in order. In a shuffled file with rows of 2 KB, that is 60 times the data requested.
 
-And it reads one page after the other, as they are touched; those of a whole batch, asked for
-together, come 3 to 20 times as soon. Where they are in memory, asking takes half as long as the
-gather: so the first rows of some large batches show, by the pages that the kernel counts as waited
-for, whether to ask for the others. NumPy copies rows without the GIL, and one core does not fill
-the memory bus: two threads that copy half of a large batch each take half the time.
+It also reads one page after the other, as they are touched; requested together, the pages of a
+whole batch come 3 to 20 times sooner. If they are in memory, requesting them takes half as long as
+the gather. So the first rows of some large batches show, by the kernel's count of page waits,
+whether to request the others. NumPy copies rows without the GIL, and one core does not fill the
+memory bus: two threads that copy half of a large batch each take half the time.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ if sys.platform == "linux":
 
 Task: TypeAlias = tuple[Future[Array], Callable[[], Array]]
 
-_MIN_COLUMN = 1 << 24  # bytes of a column: less is soon read as a whole
-_MAX_ROW = 1 << 14  # bytes of a row: page after page of a larger one would cost more than it saves
-_READAHEAD = 1 << 17  # bytes that the kernel reads ahead, as a rule
-_MIN_CHECKED = 1 << 19  # bytes of a batch: to copy less takes no longer than some 15 looks
-_MIN_SPLIT = 1 << 23  # bytes that take two threads some 0.5 ms; to wake the second takes up to 0.05
+_MIN_COLUMN = 1 << 24  # bytes of a column; a smaller one is soon read whole
+_MAX_ROW = 1 << 14  # bytes of a row; for a larger one, single pages cost more than they save
+_READAHEAD = 1 << 17  # bytes that the kernel usually reads ahead
+_MIN_CHECKED = 1 << 19  # bytes of a batch; a smaller copy takes no longer than some 15 checks
+_MIN_SPLIT = 1 << 23  # bytes: two threads copy them in 0.5 ms; waking one takes up to 0.05 ms
 _ROWS_PER_CHECK = 16  # one of so many rows shows whether they are in memory
 
 
 class Mapped(NamedTuple):
-    """A large column of small rows that lie in mapped files.
+    """A large column of small rows in mapped files.
 
     Attributes:
         number: Its number among the columns.
         which: Its number in a column whose rows are pairs (`ConcatColumn`); else None.
         width: The bytes of a row.
-        parts: What is advised: arrays in mapped files, or columns that take advice themselves.
-        given: The advice that was given last, if any.
+        parts: What gets advice: arrays in mapped files, or columns that take advice themselves.
+        given: The latest advice, if any.
     """
 
     number: int
@@ -64,7 +64,7 @@ class Mapped(NamedTuple):
 
 
 def mapped_columns(columns: Any) -> list[Mapped]:
-    """The columns for which `advise` is of use.
+    """Return the columns that benefit from `advise`.
 
     >>> mapped_columns(np.zeros((1 << 14, 1 << 8)))
     []
@@ -80,9 +80,9 @@ def mapped_columns(columns: Any) -> list[Mapped]:
 
 
 def _large_in_files(column: Any) -> list[Any]:
-    """What a large column of small rows lies in, if that is files; else nothing."""
+    """Return the files' arrays that hold a large column of small rows; none if not in files."""
     if isinstance(column, np.ndarray) and column.nbytes < _MIN_COLUMN:
-        return []  # as most are, in one call
+        return []  # the usual case, in one call
     parts = [part for part in column_of(column).arrays if len(part)]
     size = sum([each.nbytes for each in parts])
     if size < _MIN_COLUMN or not len(column) or size // len(column) >= _MAX_ROW:
@@ -91,11 +91,11 @@ def _large_in_files(column: Any) -> list[Any]:
 
 
 def advise(mapped: list[Mapped], routed: list[Array]) -> None:
-    """Tells the kernel, before rows are read, whether they lie near to one another.
+    """Tell the kernel, before rows are read, whether they are near each other.
 
     Args:
         mapped: The columns.
-        routed: The rows that come, of each column of the plan.
+        routed: The rows to be read, for each column of the plan.
     """
     for number, which, width, parts, given in mapped:
         rows = routed[number]
@@ -118,7 +118,7 @@ def advise(mapped: list[Mapped], routed: list[Array]) -> None:
 
 
 def for_large_batches(take: Take, staged: Staging | None) -> tuple[Take, Staging | None]:
-    """What gathers a column, made quicker for batches of many bytes.
+    """Return a faster gather for batches of many bytes.
 
     Args:
         take: Gathers rows; the method `take` of an array, if there is `staged`.
@@ -131,7 +131,7 @@ def for_large_batches(take: Take, staged: Staging | None) -> tuple[Take, Staging
 
 
 class _LargeTake:
-    """The method `take` of an array whose rows lie whole in memory, one behind the other."""
+    """The method `take` of an array of contiguous rows without gaps."""
 
     def __init__(self, take: Any, *, splits: bool) -> None:
         self._array, self._take, self.splits = take.__self__, take, splits
@@ -139,7 +139,7 @@ class _LargeTake:
         self._unlooked = 0
 
     def __call__(self, rows: Array, axis: int, out: Array, mode: Any) -> Array:
-        """Takes the rows, which have to be in bounds, into `out`."""
+        """Take the rows, which must be in bounds, into `out`."""
         take = self._take
         begin = self._begun(rows, axis, out, mode) if self.mapped else 0
         if not self.splits:
@@ -157,9 +157,9 @@ class _LargeTake:
         return out
 
     def _begun(self, rows: Array, axis: int, out: Array, mode: Any) -> int:
-        """Takes the first rows; if their pages had to be read, asks for those of all others.
+        """Take the first rows; if their pages had to be read, request those of all others.
 
-        Behind a batch that was in memory, it does not look at the next 15.
+        After a batch that was in memory, it does not check the next 15.
         """
         if self._unlooked:
             self._unlooked -= 1
@@ -178,13 +178,13 @@ class _LargeTake:
 
 
 def _waits() -> int:
-    """How many pages this thread has waited for since it began."""
+    """Return the number of page waits of this thread since it began."""
     return getrusage(RUSAGE_THREAD).ru_majflt
 
 
 @cache
 def _second_thread(_process: int) -> SimpleQueue[Task]:
-    """The tasks of a thread of this process; one that is forked from it begins another."""
+    """Return the task queue of a thread of this process; a fork begins its own."""
     tasks: SimpleQueue[Task] = SimpleQueue()
     Thread(target=_work_on, args=(tasks,), name="jreader gather", daemon=True).start()
     return tasks
@@ -195,11 +195,11 @@ def _work_on(tasks: SimpleQueue[Task]) -> None:
         given, call = tasks.get()
         if given.set_running_or_notify_cancel():
             resolve_future(given, call)
-        del given, call  # or it would hold their arrays until the next task
+        del given, call  # otherwise they hold their arrays until the next task
 
 
 def _in_file(array: Any) -> bool:
-    """Whether the memory of an array is that of a file, mapped by NumPy or by Arrow."""
+    """Return whether the memory of an array is that of a file, mapped by NumPy or by Arrow."""
     if not isinstance(array, np.ndarray):
         return hasattr(mmap, "MADV_RANDOM")
     base: Any = array
@@ -220,8 +220,8 @@ def _in_file(array: Any) -> bool:
 
 @cache
 def _madvise() -> Callable[[int, int, int], int]:
-    """Of the C library, since not all maps are objects of Python."""
-    import ctypes  # noqa: PLC0415  # few need it
+    """Return the C library's function, since not all maps are Python objects."""
+    import ctypes  # noqa: PLC0415  # rarely needed
 
     call = ctypes.CDLL(None).madvise
     call.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]

@@ -1,11 +1,10 @@
-"""Maps over indexed readers: which rows they read, in which order.
+"""Maps over indexed readers: which rows they read, and in which order.
 
-A map makes one sample of each, wherever that lies. So `shuffle(map(f, rows))` has the samples of
-`map(f, shuffle(rows))`, and only the second calls `f` for nothing but what is handed over. Passes
-begin with the second (`maps_last`), and a process of several that feeds some rows of each batch
-maps only those (`MappedRows.over`). The plan itself stays as it was written: its cursors and
-digests are those of earlier releases, and so are positions of theirs, which are read as they were
-written.
+A map makes one sample from each, wherever it is. So `shuffle(map(f, rows))` has the samples of
+`map(f, shuffle(rows))`, but only the second calls `f` just for samples that are handed over. Passes
+begin with the second (`maps_last`), and a process that feeds only some rows of each batch maps only
+those (`MappedRows.over`). The plan itself stays as it was written: its cursors and digests are
+those of earlier releases, whose positions are read as they were written.
 """
 
 from __future__ import annotations
@@ -25,35 +24,35 @@ class MappedRows(NamedTuple):
 
     Attributes:
         rows: The rows, in the order of the plan: an indexed reader.
-        maps: The ops that make a sample of each, the first one first; none where rows are samples.
+        maps: The ops that make a sample from each, in order; none if rows are samples.
     """
 
     rows: Reader[Any]
     maps: tuple[Node[Any], ...]
 
     def under(self, op: Node[Any]) -> MappedRows | None:
-        """The samples of an op that reads these; None where it needs what maps have made."""
+        """Return the samples of an op that reads these; None if it needs the results of maps."""
         if op.moves == "samples" and (self.maps or not op.from_reader):
             is_pipeline = op.wrapped() is not None  # it only adds methods
             return self if is_pipeline else self._replace(maps=(*self.maps, op))
         moved = op.over_rows(self.rows)
         if moved is None:
             return None if self.maps else self._replace(rows=op)
-        if seeded_below(moved) != seeded_below(op):  # its order would be another
+        if seeded_below(moved) != seeded_below(op):  # its order would change
             return None
         if op.moves == "keys":
             return MappedRows(moved, tuple(each.beside_key() for each in self.maps))
         return self._replace(rows=moved)
 
     def over(self, rows: Reader[Any]) -> Reader[Any]:
-        """The samples that the maps make of these rows."""
+        """Return the samples that the maps make from these rows."""
         for op in self.maps:
             rows = with_reader(op, rows)
         return rows
 
 
 def mapped_rows(reader: Reader[Any]) -> MappedRows | None:
-    """The rows that a plan maps, in the order of its samples; None where they have to be read.
+    """Return the rows that a plan maps, in the order of its samples; None if they must be read.
 
     >>> from jreader import arrays, map_readers, shuffle
     >>> found = mapped_rows(shuffle(map_readers(abs, arrays([3, 4])), seed=1))
@@ -75,13 +74,13 @@ def mapped_rows(reader: Reader[Any]) -> MappedRows | None:
 
 
 def _one_for_one(op: Node[Any]) -> bool:
-    """Whether an op changes places as it says, and reads one reader."""
+    """Return whether an op commutes as its `moves` says, and reads one reader."""
     kept = stands_for(type(op), "moves", "start", "plane", "lookup", "__call__", "__iter__")
     return kept and bool(op.moves) and len(op.input_readers) == 1
 
 
 def maps_last(reader: Reader[T]) -> Reader[T] | None:
-    """The same samples, of a plan that reorders rows before it maps them; None where it does.
+    """Return the same samples from a plan that reorders rows before it maps; None if it does.
 
     >>> from jreader import arrays, map_readers, shuffle
     >>> maps_last(shuffle(map_readers(abs, arrays([3, 4])), seed=1))
@@ -92,7 +91,7 @@ def maps_last(reader: Reader[T]) -> Reader[T] | None:
 
 
 def _reorders_maps(reader: Reader[Any]) -> bool:
-    """Whether an op reorders what a map below it makes: the plan alone decides, for every pass."""
+    """Return whether an op reorders the results of a map below: only the plan decides that."""
     reorders = False
     while isinstance(reader, Node) and reader.moves and len(reader.input_readers) == 1:
         if reader.moves == "samples" and not reader.from_reader:
@@ -103,7 +102,7 @@ def _reorders_maps(reader: Reader[Any]) -> bool:
 
 
 def lookup_of(reader: Reader[T]) -> Callable[[int], T] | None:
-    """A function that finds a sample by its index; None if samples have to be read to be found.
+    """Return a function that finds a sample by its index; None if samples must be read to be found.
 
     >>> from jreader import arrays, map_readers, shuffle
     >>> find = lookup_of(map_readers(float, shuffle(arrays([10, 20, 30]), seed=0)))

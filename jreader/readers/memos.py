@@ -1,4 +1,4 @@
-"""What an op computes once of its reader, and keeps for the epochs of it."""
+"""A value that an op computes once from its reader, and keeps for the reader's epochs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Memo(Generic[T]):
-    """What was computed of a reader, for all copies of an op, on whatever thread; no pickle has it.
+    """A value computed from a reader, for all copies of an op and all threads; never pickled.
 
     >>> memo = Memo()
     >>> reader = lambda: "abc"
@@ -24,12 +24,12 @@ class Memo(Generic[T]):
         self._known: T | None = None
 
     def of(self, reader: Any, make: Callable[[], T | None]) -> T | None:
-        """What `make` returned for this reader when it was first called; None is not kept."""
+        """Return what `make` returned for this reader at the first call; None is not kept."""
         with self._turn:
             if self._known is None or self._reader is not reader:
                 self._known, self._reader = make(), reader
             return self._known
 
     def __reduce__(self) -> Any:
-        """A copy in another process is empty."""
+        """Make a copy in another process empty."""
         return Memo, ()

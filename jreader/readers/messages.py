@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_READ_ONLY = re.compile("read-?only")  # NumPy's word, and that of OpenCV
+_READ_ONLY = re.compile("read-?only")  # NumPy's word, and OpenCV's
 
 
 def described(value: object, most: int = 80) -> str:
-    """A value in few words: arrays as shapes, functions as names, long texts cut.
+    """Describe a value in few words: arrays as shapes, functions as names, long texts cut.
 
     >>> described(np.zeros((3, 4))), described(len), described("/data/train/cats/0017.jpg", most=20)
     ('float64[3, 4]', 'len', "'/data/t...17.jpg'")
     """
-    if hasattr(value, "made_at"):  # an op: all of its plan
+    if hasattr(value, "made_at"):  # an op: show its whole plan
         return repr(value)
     if isinstance(value, np.ndarray):
         return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
@@ -36,7 +36,7 @@ def described(value: object, most: int = 80) -> str:
         return str(getattr(value, "__name__", value.__qualname__))
     text = repr(value)
     if len(text) > most:
-        end = (most - 5) // 2 if isinstance(value, str) else 0  # that of a path says the most
+        end = (most - 5) // 2 if isinstance(value, str) else 0  # the end of a path says the most
         text = f"{text[: most - 5 - end]}...{text[len(text) - end :]}"
     return text
 
@@ -50,7 +50,7 @@ def _container(value: Any, most: int) -> str:
 
 
 def explain(error: Exception, node: Node[Any], fn: object, sample: object) -> None:
-    """Adds to an error of a user's function a note: the op, the line that made it, the sample.
+    """Add a note to the error of a user's function: the op, the line that made it, the sample.
 
     A `StopIteration` is raised as a `RuntimeError`, because it would end the pass silently.
 
@@ -81,7 +81,7 @@ def explain(error: Exception, node: Node[Any], fn: object, sample: object) -> No
 
 
 def explained(node: Node[Any], fn: Callable[[Any], T]) -> Callable[[Any], T]:
-    """A user's function of a sample, whose errors say where they were raised (see `explain`)."""
+    """Return a user's function of a sample whose errors say where they were raised (`explain`)."""
     label = f"map {described(fn)}"
 
     def called(sample: Any) -> T:
@@ -101,7 +101,7 @@ class Refusal(str):
 
 
 def refusal_in(position: Any) -> Refusal | None:
-    """The refusal in a position, or in a part of it; None if there is none.
+    """Return the refusal in a position, or in a part of it; None if there is none.
 
     >>> refusal_in((3, [None, Refusal("no order")])), refusal_in((3, None))
     ('no order', None)
@@ -116,7 +116,7 @@ def refusal_in(position: Any) -> Refusal | None:
 
 
 def refused(node: Node[Any], order: str) -> Refusal:
-    """The position of an op that keeps no order: a text that names the op to use instead."""
+    """Return the position of an op that keeps no order: text that names the op to use instead."""
     return Refusal(
         f"{node!r}, made at {node.made_at}, hands samples over as they arrive, and no place in "
         f"that order can be found again: use {order} to resume"

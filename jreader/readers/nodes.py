@@ -86,14 +86,14 @@ class Node(Generic[T]):
         vars(self).pop("input_readers", None)  # cached before a field changed
 
     def check_arguments(self) -> Mapping[str, Any]:
-        """Raises if arguments do not fit each other; returns the fields that change.
+        """Raise if arguments do not fit each other; returns the fields that change.
 
         Each argument has been checked by itself.
         """
         return {}
 
     def __call__(self) -> Iterator[T]:
-        """Begins a pass and returns its items."""
+        """Begin a pass and returns its items."""
         from jreader.readers.starting import items_of  # noqa: PLC0415  # starting imports this module
 
         return items_of(self)
@@ -113,7 +113,7 @@ class Node(Generic[T]):
         return known
 
     def start(self, at: Position) -> Pass[T]:
-        """Begins a pass at a position, or at the beginning if `at` is None; called by `start`."""
+        """Begin a pass at a position, or at the beginning if `at` is None; called by `start`."""
         raise NotImplementedError(f"{type(self).__name__} must define start(self, at)")
 
     def length(self) -> int | None:
@@ -238,7 +238,7 @@ class Node(Generic[T]):
         return kept | {"made_at": self.made_at}
 
     def __repr__(self) -> str:
-        """The plan as it was written."""
+        """Return the plan as it was written."""
         return f"{type(self).__name__}({', '.join(self.written())})"
 
     def _repr_html_(self) -> str:
@@ -295,7 +295,7 @@ def arguments(node: Node[Any]) -> list[tuple[str, Any]]:
 
 
 def field_value(node: Node[Any], name: str, default: Any = None) -> Any:
-    """The value of a field, such as the seed; ignores attributes that are not fields."""
+    """Return the value of a field, such as the seed; ignores attributes that are not fields."""
     return getattr(node, name, default) if name in declared_names(node) else default
 
 
@@ -335,7 +335,7 @@ def declares(reader: Node[Any], name: str) -> bool:
 
 
 def plane_of(reader: Reader[Any]) -> Plane | None:
-    """The plane of a reader, as `planes.indexed` returns it; else None."""
+    """Return the plane of a reader, as `planes.indexed` returns it; else None."""
     if not isinstance(reader, Node):
         return None
     kind = type(reader)
@@ -344,12 +344,12 @@ def plane_of(reader: Reader[Any]) -> Plane | None:
 
 
 def children(node: Node[Any]) -> Iterator[Node[Any]]:
-    """The ops that an op reads, in the order of its arguments, without plain functions."""
+    """Return the ops that an op reads, in the order of its arguments, without plain functions."""
     return (part for part in node.input_readers if isinstance(part, Node))
 
 
 def ops_of(reader: Reader[Any], *, pinned: bool = True, most: int = sys.maxsize) -> list[Node[Any]]:
-    """The ops of a plan, from its last one down to its sources.
+    """Return the ops of a plan, from its last one down to its sources.
 
     It does not recurse, and neither may other walks of a whole plan: a plan may have more ops than
     Python's recursion limit.
@@ -416,7 +416,7 @@ def trampoline(walk: Callable[[Any], Generator[Iterable[Any], list[T], T]], top:
 
 
 def unwrapped(reader: Reader[T]) -> Reader[T]:
-    """The reader inside pipelines, which only add methods to it."""
+    """Return the reader inside pipelines, which only add methods to it."""
     while isinstance(reader, Node) and declares(reader, "wrapped"):
         inner: Reader[T] | None = reader.wrapped()
         if inner is None:
@@ -462,7 +462,7 @@ def below_keys(reader: Reader[Any]) -> Reader[Any]:
 
 
 def length(reader: Reader[Any]) -> int | None:
-    """The number of samples of a pass; None if it is not known before it is read.
+    """Return the number of samples of a pass; None if it is not known before it is read.
 
     >>> from jreader import filter, firstn
     >>> length(firstn(range(10).__iter__, 3)) is None, length(lambda: "abc") is None
@@ -481,7 +481,7 @@ def length(reader: Reader[Any]) -> int | None:
 
 
 def may_not_end(reader: Reader[Any]) -> bool:
-    """Whether a pass may never end: no reader below has a length, and no op cuts it off.
+    """Return whether a pass may never end: no reader below has a length, and no op cuts it off.
 
     >>> from jreader import firstn
     >>> may_not_end(lambda: "abc"), may_not_end(firstn(lambda: "abc", 2)), may_not_end(range(3))

@@ -1,4 +1,4 @@
-"""Arrays whose rows overlap in memory, as those of sliding windows do."""
+"""Arrays whose rows overlap in memory, like sliding windows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jreader.staging import Array
 
 
 def bytes_below(array: Array) -> tuple[Array, int] | None:
-    """The bytes below an array that is larger than its memory, and its offset there; else None.
+    """Return the bytes below an array larger than its memory, and its offset there; else None.
 
     >>> windows = np.lib.stride_tricks.sliding_window_view(np.arange(9, dtype=np.uint8), 4)
     >>> bytes_below(windows), bytes_below(np.zeros((3, 4)).T)
@@ -27,7 +27,7 @@ def bytes_below(array: Array) -> tuple[Array, int] | None:
 
 
 def overlapping(array: Array, size: int) -> Array:
-    """The array whose row i is `array[i : i + size]`, as a view.
+    """Return the array whose row i is `array[i : i + size]`, as a view.
 
     >>> overlapping(np.arange(5), 3).tolist()
     [[0, 1, 2], [1, 2, 3], [2, 3, 4]]

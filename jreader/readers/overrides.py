@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 def stands_for(kind: type, short: str, *spelled: str) -> bool:
-    """Whether `short` is defined in the class that defines `spelled`, or in a subclass of it.
+    """Return whether `short` is defined in the class that defines `spelled`, or in a subclass.
 
     >>> class Rows:
     ...     def __getitem__(self, index): ...

@@ -1,8 +1,8 @@
 """`Pass`: one iteration over a reader, with its position and a way to close it.
 
-Counting at a leaf must not cost a Python frame a sample: `counted` counts in C (`compress` over a
-`repeat`, whose length hint says how far it is), which keeps the verbs at the speed of bare
-generators; a counting generator costs 1.5 to 2.3 times as much.
+Counting at a leaf must not cost a Python frame per sample: `counted` counts in C (`compress` over a
+`repeat`, whose length hint is the count). So the verbs are as fast as bare generators; a counting
+generator would take 1.5 to 2.3 times as long.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 Position: TypeAlias = Any
-"""Where a pass is: ints, None, and tuples (lists, once they went through JSON) of positions."""
+"""Where a pass is: ints, None, and tuples of positions (lists, once they went through JSON)."""
 
-_NOTHING = nullcontext()  # holds no state, so that all passes may share it
-_FURTHEST = 1 << 62  # no pass comes so far; products with it stay in 64 bits
+_NOTHING = nullcontext()  # stateless, so all passes share it
+_FURTHEST = 1 << 62  # no pass gets so far; products with it stay in 64 bits
 
 
 class Pass(NamedTuple, Generic[T]):
@@ -47,29 +47,29 @@ class Pass(NamedTuple, Generic[T]):
     def mapped(
         self, fn: Callable[[T], U], within: AbstractContextManager[Any] = _NOTHING
     ) -> Pass[U]:
-        """The pass with `fn` applied to each item, within a context that sees its errors."""
+        """Return the pass with `fn` applied to each item, within a context that sees its errors."""
 
         def deal() -> Iterator[U]:
             # not `map`: it continues after an error, and ends at a StopIteration of `fn`
             with within:
                 for item in self.items:
                     held = [item]
-                    del item  # its memory is free while the next one is drawn
+                    del item  # so that its memory is free while the next one is drawn
                     yield fn(held.pop())
 
         return Pass(deal(), self.position, self.close)
 
     def watched(self, node: Node[Any], held: int) -> Pass[T]:
-        """The pass; it warns if its source refills one sample while `node` holds several."""
+        """Make the pass warn if its source refills one sample while `node` holds several."""
         return self._replace(items=watched(self.items, held, type(node).__name__, node.made_at))
 
     def in_runs(
         self, size: int, within: AbstractContextManager[Any] = _NOTHING
     ) -> Pass[Sequence[T]]:
-        """The pass with its items in lists of `size`, as `mapped`; the last list may be shorter."""
+        """Return the pass in lists of `size` items, as `mapped`; the last list may be shorter."""
 
         def deal() -> Iterator[Sequence[T]]:
-            # nothing here holds a run that was handed over: its memory is free for the next one
+            # no local keeps a run that was handed over: the next one reuses its memory
             with within:
                 yield from iter(lambda: list(islice(self.items, size)), [])
 
@@ -77,12 +77,12 @@ class Pass(NamedTuple, Generic[T]):
 
 
 def itself(item: T) -> T:
-    """Returns its argument: a function of items that does nothing."""
+    """Return the item: a function that does nothing."""
     return item
 
 
 def counted(items: Iterable[T], before: int = 0) -> tuple[Iterator[T], Callable[[], int]]:
-    """An iterator of the items, and a function that returns how many were handed over.
+    """Return an iterator of the items, and a function that counts those handed over.
 
     >>> items, count = counted("abc", before=10)
     >>> next(items), count()
@@ -93,9 +93,9 @@ def counted(items: Iterable[T], before: int = 0) -> tuple[Iterator[T], Callable[
 
 
 def checked_position(at: Position, first: Position) -> Any:
-    """The position that a pass begins at: `at`, or `first` where that is None.
+    """Return the position at which a pass begins: `at`, or `first` if that is None.
 
-    An op calls it before it takes a position apart.
+    An op calls it before it unpacks a position.
 
     >>> checked_position(None, (0, None)), checked_position([3, [7, None]], (0, None))
     ((0, None), [3, [7, None]])
@@ -106,10 +106,10 @@ as (0, None). It was changed, or another pipeline wrote it. Give an earlier posi
 as it was written, or start over, without at=.
 
     Args:
-        at: A position, of this op or not; None for the beginning.
-        first: The position at the beginning: an int where `at` counts, a bool where it has one, a
-            tuple where it has as many parts; None stands for anything, as the position of a reader,
-            which is checked where that is started.
+        at: A position, perhaps of another op; None for the beginning.
+        first: The position at the beginning: an int where `at` has a count, a bool where it has
+            one, a tuple where it has as many parts. None allows anything, such as a reader's
+            position, which is checked when that reader starts.
 
     Raises:
         NotResumable: No pass has such a position.
@@ -131,7 +131,7 @@ def _fits(at: Position, first: Position) -> bool:
 
 
 def bad_position(at: Position, first: Position) -> NotResumable:
-    """The error of what is no position, or part of one; `first` is such a one."""
+    """Return the error for a value that is no position like `first`, or part of one."""
     return NotResumable(
         f"{described(at)} is not a position of this pipeline, or a part of one, such as {first!r}. "
         "It was changed, or another pipeline wrote it. Give an earlier position, or cursor, as it "

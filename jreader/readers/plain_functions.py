@@ -1,6 +1,6 @@
-"""Passes over plain functions: mistakes that would look like the end of one, and their epochs.
+"""Passes over plain functions: their epochs, and mistakes that look like an empty pass.
 
-A function that returns the same iterator twice, say, would seem to be empty the second time.
+A function that returns the same iterator twice, for example, would seem empty the second time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ T = TypeVar("T")
 def opened_function(
     reader: Callable[[], Iterable[T]], state: str = ""
 ) -> tuple[Iterator[T], Callable[[], object], Callable[[], str] | None]:
-    """The iterator that a plain function returns, what closes it, and what returns its state.
+    """Return a plain function's iterator, and functions that close it and return its state.
 
     Args:
         reader: The function.
@@ -55,7 +55,7 @@ def opened_function(
             raise _of_begun(reader, kind)
         note_epoch(source, _epoch.get() or 0)
     elif isinstance(getattr(kind, "__iter__", None), FunctionType):
-        source = map(next, repeat(source))  # asking for its iterator again may restart it
+        source = map(next, repeat(source))  # `iter` might restart it
     if begun:
         source = chain(_first_sample(source, _of_begun(reader, kind)), source)
     return source, close, state_of
@@ -64,8 +64,8 @@ def opened_function(
 def _iterator_of(
     reader: Callable[[], Iterable[T]], state: str
 ) -> tuple[Iterator[T], Callable[[], str] | None]:
-    """The iterator that a plain function returns for a pass, and what returns its state."""
-    stream = _stream_of(reader)  # which may be empty
+    """Return a plain function's iterator for a pass, and a function that returns its state."""
+    stream = _stream_of(reader)  # it may be empty
     produced = reader() if stream is None else stream
     if not hasattr(produced, "__iter__") and not hasattr(produced, "__getitem__"):
         raise TypeError(
@@ -88,12 +88,12 @@ def _of_begun(reader: Any, kind: type) -> ReaderError:
 
 
 def owner_of(reader: Any) -> Any:
-    """The object of which a reader is the `__iter__`; any other reader itself."""
+    """Return the object whose `__iter__` a reader is; any other reader itself."""
     return reader.__self__ if getattr(reader, "__name__", "") == "__iter__" else reader
 
 
 def _stream_of(reader: Any) -> Any:
-    """The stream of which a reader is the `__iter__`, if it has epochs; else None."""
+    """Return the stream whose `__iter__` a reader is, if it has epochs; else None."""
     owner = owner_of(reader)
     if owner is reader:
         return None
@@ -102,7 +102,7 @@ def _stream_of(reader: Any) -> Any:
 
 
 def _close_nothing() -> None:
-    """Closes a pass that holds nothing."""
+    """Do nothing: the pass holds nothing."""
 
 
 def _written_at(reader: Any) -> str:
@@ -111,7 +111,7 @@ def _written_at(reader: Any) -> str:
 
 
 def _first_sample(source: Iterator[T], again: ReaderError) -> Iterator[T]:
-    """The first sample of an iterator that may have begun again; raises if there is none."""
+    """Yield the first sample of an iterator that may have begun before; raise if it has none."""
     for sample in source:
         yield sample
         return
@@ -122,20 +122,20 @@ _epoch: ContextVar[int | None] = ContextVar("epoch", default=None)
 
 
 def in_epoch(epoch: int) -> AbstractContextManager[None]:
-    """Has plain functions that are called inside the block see this epoch."""
+    """Show this epoch to plain functions that are called inside the block."""
     return assigned(_epoch, epoch)
 
 
 def note_epoch(source: object, epoch: int) -> None:
-    """Records the epoch in which a generator is read."""
+    """Record the epoch in which a generator is read."""
     if isinstance(source, GeneratorType):
         _epochs[source] = epoch
 
 
 def epoch_of_caller() -> int:
-    """The epoch of the plain function that calls, directly or not; 0 if none does.
+    """Return the epoch of the calling plain function, direct or not; 0 without one.
 
-    A generator is found by its frame: a context variable would cost each sample.
+    It finds a generator by its frame: a context variable would cost time per sample.
     """
     if (epoch := _epoch.get()) or not len(_epochs):
         return epoch or 0
@@ -145,7 +145,7 @@ def epoch_of_caller() -> int:
 
 
 def _frames_of_caller() -> Iterator[FrameType]:
-    """The frames of a user's function that calls, and of its helpers, the innermost first."""
+    """Yield the frames of the calling user's function and its helpers, the innermost first."""
     frame = inspect.currentframe()
     while frame and _is_ours(frame):
         frame = frame.f_back
@@ -159,12 +159,12 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 _epochs: WeakKeyDictionary[GeneratorType[Any, Any, Any], int] = WeakKeyDictionary()
-_begun_iterators: WeakValueDictionary[int, Any] = WeakValueDictionary()  # iterators by their ids
-_begun_by_id: deque[tuple[int, type]] = deque(maxlen=64)  # what no weak reference leads to
+_begun_iterators: WeakValueDictionary[int, Any] = WeakValueDictionary()  # by id
+_begun_by_id: deque[tuple[int, type]] = deque(maxlen=64)  # iterators that allow no weak reference
 
 
 def _is_begun(box: list[Iterator[Any]]) -> bool:
-    """Whether a pass over the iterator in a list was begun before; weak references only."""
+    """Return whether a pass over the iterator in a list began before, by weak references."""
     number = id(box[0])
     if _begun_iterators.get(number) is box[0]:
         return True
@@ -172,22 +172,22 @@ def _is_begun(box: list[Iterator[Any]]) -> bool:
         _begun_iterators[number] = box[0]
         return False
     if not _is_shared(box):
-        return False  # only this pass has it: its id may be that of an older one
+        return False  # only this pass has it: the id is reused
     seen = (number, type(box[0])) in _begun_by_id
     _begun_by_id.append((number, type(box[0])))
     return seen
 
 
 def _is_shared(box: list[Any]) -> bool:
-    """Whether anything but a local variable and this list refers to what is in the list.
+    """Return whether more than one local variable and this list refer to the list's item.
 
-    From Python 3.14 on, an argument may or may not count as a reference; an item always does.
+    Since Python 3.14 an argument may or may not count as a reference; an item always does.
     """
     return sys.getrefcount(box[0]) > _UNSHARED_REFERENCES
 
 
 def _count_unshared_references() -> int:
-    """The references to an iterator in a list that its caller holds, on this interpreter."""
+    """Return how many references an iterator has in a list that its caller holds."""
 
     def asked(box: list[Any]) -> int:
         return sys.getrefcount(box[0])

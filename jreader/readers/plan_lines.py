@@ -1,7 +1,7 @@
-"""A plan as a table: a line for each op, with what is known of it before it is read.
+"""A plan as a table: a line for each op, with what is known of it before reading.
 
-Lines come in the order that samples pass through. A table has no colours of its own, so it takes
-those of the page, light or dark; it stays legible where a page strips every style, as GitHub does.
+Lines come in the order that samples pass through. A table has no colours, so it takes those of the
+page, light or dark; it stays legible where a page strips all styles, as GitHub does.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Line(NamedTuple):
 
 
 def lines_of(reader: Reader[Any]) -> list[Line]:
-    """The lines of a table of a plan: an op each, in the order that samples pass through."""
+    """Return the lines of a plan's table: one per op, in the order that samples pass through."""
     return trampoline(_table_lines, reader)
 
 
@@ -60,7 +60,7 @@ def _table_lines(
 
 
 def _known(reader: Reader[Any]) -> tuple[str, str]:
-    """How many samples there are, and how they are found; nothing is read for it.
+    """Return how many samples there are, and how they are found, without reading.
 
     "mapped" samples are found by their index, and made by a function.
 
@@ -80,7 +80,7 @@ def _known(reader: Reader[Any]) -> tuple[str, str]:
 
 
 def _is_mapped(reader: Reader[Any]) -> bool:
-    """Whether functions make the samples of a reader, or those that its batches are made of."""
+    """Return whether functions make a reader's samples, or those of its batches."""
     if not isinstance(reader, Node) or plane_of(reader) is not None:
         return False
     batched = unit_of(reader) == "batches"
@@ -90,7 +90,7 @@ def _is_mapped(reader: Reader[Any]) -> bool:
 
 
 def under(branches: Sequence[Sequence[Line]], line: Line) -> list[Line]:
-    """The line of an op under the lines of what it reads; several readers get a rail each.
+    """Return the line of an op under the lines of its readers; several readers get a rail each.
 
     >>> one, two = [Line("images", ())], [Line("labels", ()), Line("↓ map", ())]
     >>> for line in under([one, two], Line("compose", ())):
@@ -111,7 +111,7 @@ def under(branches: Sequence[Sequence[Line]], line: Line) -> list[Line]:
 
 
 def shortened(text: str, most: int = 240) -> str:
-    """A text without its middle where it is long: the names of a thousand files, say.
+    """Shorten the middle of a long text, such as the names of a thousand files.
 
     >>> shortened("npy(" + "'part.npy', " * 100 + ")", most=40)
     "npy('part.npy', 'part.npy', … rt.npy', )"
@@ -123,7 +123,7 @@ def shortened(text: str, most: int = 240) -> str:
 
 
 def table(lines: Sequence[Line]) -> str:
-    """The lines as an HTML table.
+    """Return the lines as an HTML table.
 
     >>> table([Line("Pipeline(<lambda>)", ("length unknown",))]).count("&lt;lambda&gt;")
     1
@@ -138,12 +138,12 @@ def table(lines: Sequence[Line]) -> str:
 
 
 def _cell(inside: str, style: str = "") -> str:
-    """A cell; pages of notebooks align those to the right, and to the middle."""
+    """Return a cell; notebooks would align it to the right, and to the middle."""
     return f'<td style="text-align:left;vertical-align:top;{style}">{inside}</td>'
 
 
 def _op(text: str) -> str:
-    """An op beside its rails, so that what is wide breaks without them, also inside a word."""
+    """Return an op beside its rails, so that a wide op breaks without them, also inside a word."""
     op = text.lstrip(_RAILS)
     rails = text[: len(text) - len(op)]
     least = f"min-width:{min(len(op), _LEAST)}ch"
@@ -155,5 +155,5 @@ def _op(text: str) -> str:
 
 
 def _unbroken(note: str) -> str:
-    """What keeps a short note on one line; without it, a wide op leaves a word a line."""
+    """Keep a short note on one line; otherwise a wide op leaves a word per line."""
     return ";white-space:nowrap" if len(note) <= _SHORT else ""

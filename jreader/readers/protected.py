@@ -1,8 +1,8 @@
-"""Samples that are kept and handed over again: what their user changes does not reach what is kept.
+"""Samples that are kept and handed over again, protected from changes by their user.
 
 Arrays are handed over as read-only views, which takes less than a microsecond each and copies no
-values; containers are rebuilt; numbers and texts are what they are. Of any other object the user
-gets a copy. A function that writes to its sample so gives the same in every epoch, or NumPy's
+values. Containers are rebuilt; numbers and texts are immutable. Of any other object the user gets a
+copy. So a function that writes to its sample has the same result in every epoch, or raises NumPy's
 error, whoever calls it: this thread, another one, or a process.
 """
 
@@ -29,7 +29,7 @@ _UNCHANGEABLE = frozenset(
 
 
 def read_only(value: Any) -> Any:
-    """An array as a view that cannot be written to; anything else, or such a view, as it is.
+    """Return an array as a read-only view; anything else, or such a view, unchanged.
 
     >>> row = read_only(np.arange(3))
     >>> row[0] = 7
@@ -44,7 +44,7 @@ def read_only(value: Any) -> Any:
 
 
 def read_only_columns(tree: Any) -> Any:
-    """A tree of columns whose arrays cannot be written to; the tree itself if none can."""
+    """Return a tree of columns with read-only arrays; the tree itself if they already are."""
     for each in leaves(tree):
         if isinstance(each, np.ndarray) and each.flags.writeable:
             return map_tree(read_only, tree)
@@ -52,7 +52,7 @@ def read_only_columns(tree: Any) -> Any:
 
 
 def is_fixed(samples: Any) -> bool:
-    """Whether none of these samples can be changed at all, so that they need no protection.
+    """Return whether none of these samples can change at all, so they need no protection.
 
     >>> is_fixed([1, "a"]), is_fixed([1, [2]])
     (True, False)
@@ -61,7 +61,7 @@ def is_fixed(samples: Any) -> bool:
 
 
 def protected(sample: Any) -> Any:
-    """A sample for a user, of which no change reaches the one that is kept.
+    """Return a sample for a user whose changes do not reach the one that is kept.
 
     >>> kept = {"x": np.arange(3), "words": ["a", "b"]}
     >>> given = protected(kept)
@@ -69,8 +69,8 @@ def protected(sample: Any) -> Any:
     >>> kept["words"], given["x"].base is kept["x"], given["x"].flags.writeable
     (['a', 'b'], True, False)
 
-    An object that cannot be copied (it holds a lock or an open file, say) is handed over as it is.
-    Of containers that hold themselves, or are nested too deep for Python, all is copied.
+    An object that cannot be copied, such as one with a lock or an open file, is handed over as it
+    is. Containers that hold themselves, or are nested too deep for Python, are deep-copied.
     """
     kind = type(sample)
     if kind in _UNCHANGEABLE:
@@ -105,21 +105,21 @@ def _of_any_class(sample: Any) -> Any:
     kind = type(sample)
     if isinstance(sample, tuple) and hasattr(kind, "_make"):
         return kind._make(map(_protected_part, sample))
-    if kind.__module__.partition(".")[0] in ("jax", "jaxlib"):  # its arrays never change
+    if kind.__module__.partition(".")[0] in ("jax", "jaxlib"):  # its arrays are immutable
         return sample
     return _shallow_copy(sample)
 
 
 def _shallow_copy(sample: Any) -> Any:
-    with suppress(Exception):  # of classes that a user wrote
+    with suppress(Exception):  # a user's class may raise
         return _own_copy(sample)
     return sample
 
 
 def _own_copy(sample: Any) -> Any:
-    if hasattr(sample, "detach"):  # a tensor: a deep copy has all that it is a view of
+    if hasattr(sample, "detach"):  # a tensor: a deep copy copies all of its base
         return sample.clone()
-    if hasattr(sample, "__array_interface__"):  # a picture: a deep copy takes ten times as long
+    if hasattr(sample, "__array_interface__"):  # an image: a deep copy takes ten times as long
         return sample.copy()
     return copy.deepcopy(sample)
 

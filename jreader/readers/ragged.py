@@ -1,7 +1,7 @@
 """Columns whose rows differ in length: values end to end, and where each row begins.
 
-Documents of tokens, point clouds and time series lie like this in files and in memory. The offsets
-tell the length of every row before one is read, so an op can compute which rows go together
+Documents of tokens, point clouds and time series are stored like this, in files and in memory. The
+offsets give the length of every row before one is read, so an op can compute which rows go together
 (`pack`, `bucket`), and stay arithmetic on indices.
 """
 
@@ -22,7 +22,7 @@ from jreader.readers.planes import Plane
 from jreader.readers.protected import read_only
 from jreader.readers.trees import branches, leaves
 
-_ROWS_PER_LOOKUP = 1 << 20  # rows whose lengths are looked up in one go
+_ROWS_PER_LOOKUP = 1 << 20  # rows whose lengths are read per call
 
 
 class Ragged(Column):
@@ -34,9 +34,9 @@ class Ragged(Column):
 
     Args:
         values: The values of all rows, end to end along the first axis: an array, a memory map, or
-            several of them `ConcatArray`.
-        offsets: Where each row begins, and where the last one ends: integers that do not decrease,
-            one more than there are rows.
+            several of them as `ConcatArray`.
+        offsets: Where each row begins, and where the last one ends: ascending ints, one more than
+            there are rows.
     """
 
     stacks = False
@@ -55,7 +55,7 @@ class Ragged(Column):
         return len(self.offsets) - 1
 
     def lengths(self, rows: Array | None = None) -> Array:
-        """How many values these rows have; all rows, if None."""
+        """Return the number of values of these rows; of all rows, if None."""
         if rows is None:
             return np.diff(self.offsets)
         lengths: Array = self.offsets[rows + 1] - self.offsets[rows]
@@ -63,7 +63,7 @@ class Ragged(Column):
 
     @cached_property
     def digest(self) -> str:
-        """A hash of the lengths of all rows, whatever their dtype: some 5 ns a row."""
+        """A hash of the lengths of all rows, whatever their dtype; takes some 5 ns per row."""
         made = blake2b(digest_size=8)
         for low in range(0, len(self), _ROWS_PER_LOOKUP):
             lengths = np.diff(self.offsets[low : low + _ROWS_PER_LOOKUP + 1])
@@ -73,20 +73,20 @@ class Ragged(Column):
         return made.hexdigest()
 
     def where(self, rows: Array) -> list[Where] | None:
-        """Where the first values of those rows lie."""
+        """Return where the first values of these rows lie."""
         return self._column.where(self.offsets[rows])
 
     def each(self, rows: Array) -> Iterator[Array]:
-        """These rows one by one, as views of the values where these are one array."""
+        """Return these rows one by one, as views if the values are one array."""
         return iter(self._column.spans(self.offsets[rows], self.offsets[rows + 1]))
 
     def cuts(self, size: int) -> Array:
-        """Runs of whole rows; a longer row is one by itself."""
+        """Return the first row of each run of whole rows; a longer row is a run by itself."""
         each = prod(self.shape[2:]) * self.dtype.itemsize
         return np.array(run_begins(self.offsets, size // max(each, 1)) or [0])
 
     def held(self, low: int, high: int) -> Ragged:
-        """Those rows, and a copy of their values."""
+        """Return these rows with a copy of their values."""
         offsets = self.offsets[low : high + 1]
         values = np.array(self.values[int(offsets[0]) : int(offsets[-1])])
         return Ragged(values, offsets - offsets[0])
@@ -97,7 +97,7 @@ class Ragged(Column):
 
     @staticmethod
     def concat(columns: Sequence[Ragged]) -> Ragged:
-        """The rows of several columns of one dtype as one column.
+        """Return the rows of several columns of one dtype as one column.
 
         >>> both = Ragged.concat([Ragged(np.arange(4), np.array([1, 3, 4]))] * 2)
         >>> both.gather(np.array([0, 3]))
@@ -114,12 +114,12 @@ class Ragged(Column):
 
 
 def _between(values: Any, first: int, last: int) -> Any:
-    """Some of the values; all of them as they are, since a slice of several files is a copy."""
+    """Return some of the values; all of them as they are: slices of several files are copies."""
     return values if (first, last) == (0, len(values)) else values[first:last]
 
 
 def lengths_hash(reader: Reader[Any]) -> str:
-    """A hash of the lengths of all rows of all ragged columns below; "" where there are none.
+    """Return a hash of the lengths of all rows of the ragged columns below; "" without any.
 
     >>> from jreader import arrays, ragged, shuffle
     >>> one, other = ragged(np.arange(6), [0, 1, 3, 6]), ragged(np.arange(6), [0, 1, 4, 6])
@@ -142,7 +142,7 @@ def _digests(reader: Reader[Any]) -> Iterator[str]:
 
 
 def lengths_of(plane: Plane, by: str | None = None) -> Array | None:
-    """The length of every sample of a plane, in its order; None if no column is ragged.
+    """Return the length of every sample of a plane, in its order; None if no column is ragged.
 
     >>> from jreader import arrays, ragged, skip
     >>> from jreader.readers import indexed
@@ -152,7 +152,7 @@ def lengths_of(plane: Plane, by: str | None = None) -> Array | None:
 
     Args:
         plane: A plane with an end.
-        by: The field whose lengths are meant, where several are ragged.
+        by: The field whose lengths count, if several are ragged.
 
     Raises:
         ValueError: There is no ragged field of that name; or several, of different lengths, and
@@ -172,7 +172,7 @@ def lengths_of(plane: Plane, by: str | None = None) -> Array | None:
 
 
 def _ragged_fields(columns: Any, by: str | None) -> list[int]:
-    """The numbers of the columns that are ragged; of those that `by` names, if it names some."""
+    """Return the numbers of the ragged columns; of those that `by` names, if given."""
     every = enumerate(leaves(columns))
     found = [number for number, column in every if isinstance(column, Ragged)]
     if by is None:
@@ -190,14 +190,14 @@ def _ragged_fields(columns: Any, by: str | None) -> list[int]:
 
 
 def _dotted(parts: Mapping[Any, Any], above: str = "") -> Iterator[str]:
-    """The name of each leaf, as `padded_batch` takes it: with dots for dicts in dicts."""
+    """Yield the name of each leaf as `padded_batch` takes it, with dots for nested dicts."""
     for key, part in parts.items():
         name = f"{above}{key}"
         yield from (_dotted(part, f"{name}.") if type(part) is dict else [name] * len(leaves(part)))
 
 
 def _column_lengths(plane: Plane, number: int, column: Ragged) -> Array:
-    """The lengths of the rows of one column, in the order of the samples."""
+    """Return the lengths of the rows of one column, in the order of the samples."""
     if plane.straight and plane.length == len(column):
         return column.lengths()
     runs = range(0, plane.length, _ROWS_PER_LOOKUP)

@@ -1,8 +1,9 @@
-"""Passes say which rows come, so that columns read ahead; and close what they have read.
+"""Passes announce the rows they need, so that columns can read ahead.
 
-The route of a plan is computed, so a pass knows its rows long before it hands them over. It tells
-them to columns that read in blocks, which can so read ahead, and keep what comes again; and to
-those whose rows come late, from other machines or decoders: several batches are on their way.
+The route of a plan is computed, so a pass knows its rows long before it hands them over. It passes
+them to columns that read in blocks, which can read ahead, and keep blocks that are needed again;
+and to columns whose rows come late, from other machines or decoders: these request several batches
+ahead.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from jreader.readers.exits_and_forks import ForkGuard, run_daemon
 from jreader.readers.trees import leaves, rebuilt
 from jreader.staging import Staging
 
-_MAX_ROUTED_RUNS = 64  # runs of indices that are routed ahead, at most
-_MAX_PENDING = 4  # batches that are on their way at the same time
-_NAME = "jreader late rows"  # of threads
-_CLOSE_SECONDS = 2.0  # seconds that a pass that ends waits for them: a store may write what came
+_MAX_ROUTED_RUNS = 64  # most runs of indices that are routed ahead
+_MAX_PENDING = 4  # batches requested at the same time
+_NAME = "jreader late rows"  # of the threads
+_CLOSE_SECONDS = 2.0  # seconds to wait when a pass ends: a store may be writing
 
 
 class OpenedColumns(NamedTuple):
     """Columns of one pass.
 
     Attributes:
-        columns: The tree of columns, those that are read in blocks as `reading` gives them.
-        readings: The number of each of these among the leaves, and the reading.
+        columns: The tree of columns; those that are read in blocks as `reading` returns them.
+        readings: The reading columns, each with its number among the leaves.
     """
 
     columns: Any
     readings: list[tuple[int, Column]]
 
     def ahead(self, routed: Iterable[list[Array]]) -> Iterator[list[Array]]:
-        """The rows of run after run; later ones are prefetched while earlier ones are read.
+        """Return run after run of rows; prefetch later runs while earlier ones are read.
 
         An error of a later run is raised in its turn.
         """
@@ -67,26 +68,26 @@ class OpenedColumns(NamedTuple):
             if failed is not None:
                 raise failed
         finally:
-            failed = None  # or a traceback would hold this frame, and the frame the error
+            failed = None  # otherwise a traceback would hold this frame, and the frame the error
             self.close()
 
     def close(self) -> None:
-        """Closes what is open."""
+        """Close what is open."""
         for _, reading in self.readings:
             reading.close()
 
     def prefetch(self, rows: list[Array]) -> None:
-        """Prefetches these rows."""
+        """Prefetch these rows."""
         for number, reading in self.readings:
             reading.prefetch(rows[number])
 
     def full(self) -> bool:
-        """Whether to stop prefetching: no column can read further ahead."""
+        """Return whether to stop prefetching: no column can read further ahead."""
         return all(reading.full() for _, reading in self.readings)
 
 
 def opened_for_pass(columns: Any, *, in_batches: bool) -> OpenedColumns:
-    """The columns for one pass."""
+    """Open the columns for one pass."""
     every = leaves(columns)
     made = [
         PrefetchedColumn(column)
@@ -102,7 +103,7 @@ def opened_for_pass(columns: Any, *, in_batches: bool) -> OpenedColumns:
 
 
 class PrefetchedColumn(Column):
-    """The rows of a column for one pass, of which the next batches are gathered on threads.
+    """The rows of a column for one pass, whose next batches are gathered on threads.
 
     >>> from jreader.readers.columns import Objects
     >>> squares = PrefetchedColumn(Objects(9, lambda rows: iter((rows**2).tolist())))
@@ -116,7 +117,7 @@ class PrefetchedColumn(Column):
     """
 
     def __init__(self, column: Column) -> None:
-        """Begins with nothing expected; threads begin with what is."""
+        """Begin without threads; the first expected rows start them."""
         self.column, self.stacks, self.kind = column, column.stacks, column.kind
         self.at_once = column.at_once
         self._coming = deque[Array]()
@@ -127,21 +128,21 @@ class PrefetchedColumn(Column):
         return len(self.column)
 
     def gatherer(self, size: int) -> tuple[Take, Staging | None]:
-        """Takes note of how many rows a batch has."""
+        """Record the number of rows per batch."""
         self.at_once = max(size, 1)
         return self.gather, None
 
     def prefetch(self, rows: Array) -> None:
-        """Takes note that these rows come, in batches."""
+        """Record that these rows come, in batches."""
         self._coming += [rows[at : at + self.at_once] for at in range(0, len(rows), self.at_once)]
         self._request_batches()
 
     def full(self) -> bool:
-        """Whether more batches are expected than may be on their way."""
+        """Return whether more batches are expected than may be requested."""
         return bool(self._coming)
 
     def gather(self, rows: Array) -> Any:
-        """Those rows, which may be on their way already."""
+        """Return these rows, which may already be requested."""
         if self._pending and not self._fork_guard.forked:
             expected, given = self._pending[0]
             if np.array_equal(expected, rows):
@@ -151,7 +152,7 @@ class PrefetchedColumn(Column):
         return self.column.gather(rows)
 
     def close(self) -> None:
-        """Asks for no more, and waits a moment for what is on its way."""
+        """Request no more, and wait a moment for what was requested."""
         asked = [given for _, given in self._pending]
         self._coming.clear()
         self._pending.clear()

@@ -1,8 +1,8 @@
-"""Samples that change while they are held: a source that refills one array for each sample.
+"""Samples that change while they are held: a source that refills one array for every sample.
 
 Such a source is legal and fast if each sample is used before the next one is read. An op that holds
-several (a batch, a window, a cache, read-ahead) would hold the last one many times. It shows in the
-first few samples of a pass: one that was read before changes when the next one is read.
+several (a batch, a window, a cache, read-ahead) would hold the last one many times. The first few
+samples of a pass show it: an earlier one changes when the next one is read.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from jreader.readers.trees import branches, leaves
 
 T = TypeVar("T")
 
-_FEW = 16  # samples that are looked at: a source may fill several arrays by turns
-_PICKED = 1024  # values of an array that are compared
-_LONG = 64  # items of a list that is no sample, but a batch
+_FEW = 16  # samples to compare: a source may alternate between several arrays
+_PICKED = 1024  # values of an array to compare
+_LONG = 64  # items; a longer list is not a sample, but a batch
 
 
 def watched(items: Iterator[T], held: int, by: str, made_at: str = "") -> Iterator[T]:
-    """The items, for an op that holds several of them: it warns if the first one is changed.
+    """Return the items, for an op that holds several; warn if a later one changes the first.
 
     >>> import warnings
     >>> from jreader import batch
@@ -39,8 +39,8 @@ def watched(items: Iterator[T], held: int, by: str, made_at: str = "") -> Iterat
     Args:
         items: An iterator of samples.
         held: How many the op holds at once.
-        by: Its name.
-        made_at: The line where the user made it; "" for the line that is running.
+        by: The name of the op.
+        made_at: The line where the user made it; "" for the running line.
     """
     if held < 2:
         return items
@@ -64,7 +64,7 @@ def _compared(items: Iterator[T], many: int, by: str, made_at: str) -> Iterator[
 
 
 def _values_of(sample: Any) -> list[Any]:
-    """The state of a sample: some values of its arrays, and its other leaves."""
+    """Return the state of a sample: some values of its arrays, and its other leaves."""
     return [
         leaf.flat[:: leaf.size // _PICKED + 1].tobytes() if _is_plain_array(leaf) else leaf
         for leaf in _leaves(sample)
@@ -74,14 +74,14 @@ def _values_of(sample: Any) -> list[Any]:
 def _leaves(sample: Any) -> list[Any]:
     try:
         return leaves(sample)
-    except RecursionError:  # it holds itself
+    except RecursionError:  # it contains itself
         return []
 
 
 def _is_refilled(first: Any, before: list[Any], item: Any) -> bool:
-    """Whether the first sample changed with another one, whose memory it shares.
+    """Return whether the first sample changed along with another one, which shares its memory.
 
-    Of samples that share only arrays, the rest is the user's.
+    If samples share only arrays, the other leaves are the user's.
     """
     if item is not first and not any(map(_overlap, _leaves(first), _leaves(item))):
         return False
@@ -105,11 +105,11 @@ def _is_plain_array(leaf: Any) -> bool:
 
 
 def _overlap(one: Any, other: Any) -> bool:
-    """Whether two leaves are arrays in the same memory."""
+    """Return whether two leaves are arrays in the same memory."""
     if not (_is_plain_array(one) and _is_plain_array(other)):
         return False
     try:
-        work: Any = 1000  # NumPy's stubs know two numbers only
+        work: Any = 1000  # NumPy's stubs allow only two numbers
         return np.shares_memory(one, other, max_work=work)
     except np.exceptions.TooHardError:
         return False

@@ -1,4 +1,4 @@
-"""A pass over a plain function: it is read again up to a position, if it cannot go there."""
+"""A pass over a plain function, which is read again up to a position if it cannot jump there."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ T = TypeVar("T")
 
 
 def replayed(reader: Reader[T], at: Position) -> Pass[T]:
-    """A pass over a plain function, which is read again up to a position.
+    """Return a pass over a plain function, which is read again up to a position.
 
     Args:
         reader: A function that is no op, or the `__iter__` of an op.
-        at: The position: how many samples were handed over before; with the state of the stream
-            that the function returns, where it can resume from it without reading.
+        at: The position: the number of samples handed over before; with the state of the function's
+            stream, if that can resume from it without reading.
 
     Raises:
-        NotResumable: There are fewer samples (while iterating), or it is no position.
+        NotResumable: There are too few samples (while iterating), or it is no position.
     """
     done, state = checked_position(at, (0, "")) if isinstance(at, (tuple, list)) else (at, "")
     done = checked_position(done, 0)
@@ -42,7 +42,7 @@ def replayed(reader: Reader[T], at: Position) -> Pass[T]:
     begin = (done, state) if state else done
 
     def position() -> Position:
-        moved = given() > done or not begin  # also before the first one: its order may be drawn
+        moved = given() > done or not begin  # also before the first sample: its order may be drawn
         return (given(), state_of()) if moved else begin
 
     return Pass(items, position, close)
@@ -51,7 +51,7 @@ def replayed(reader: Reader[T], at: Position) -> Pass[T]:
 def _checked_length(
     reader: Reader[Any], said: int, place: str, count: Callable[[], int]
 ) -> Iterator[NoReturn]:
-    """Yields nothing; after the last sample, warns if there were not as many as `__len__` says."""
+    """Yield nothing; after the last sample, warn if `__len__` says another number."""
     if count() != said:
         warn(
             f"{described(reader)} says that it has {said} samples, and gave {count()} in this "

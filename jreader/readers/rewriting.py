@@ -1,4 +1,4 @@
-"""Plans changed: a copy with other fields, ops or epochs, that shares all the rest."""
+"""Changed plans: copies with other fields, ops or epochs that share all the rest."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jreader.readers.passes import itself
 
 T = TypeVar("T")
 
-_FOLD = 0x9E3779B1  # odd, far from small numbers: (outer, inner) epochs do not meet for small ones
+_FOLD = 0x9E3779B1  # odd, and large: the (outer, inner) pairs of small epochs do not collide
 
 
 def rewritten(
@@ -24,13 +24,13 @@ def rewritten(
     *,
     pinned: bool = False,
 ) -> Reader[T]:
-    """A plan with other fields, or other ops, that shares all parts that do not change.
+    """Return a plan with other fields, or other ops, that shares all unchanged parts.
 
     Args:
-        reader: Any reader; a plain function stays as it is.
+        reader: Any reader; a plain function is returned unchanged.
         change: Takes an op of the plan, the topmost first. Returns the fields that change (an empty
             mapping for none), or another op to put in its place.
-        pinned: Whether to change also what epochs and draws do not reach (`Node.pinned`).
+        pinned: Whether to also change what epochs and draws do not reach (`Node.pinned`).
     """
     made: Reader[T] = trampoline(partial(_rewriting, change, pinned), reader)
     return made
@@ -39,7 +39,7 @@ def rewritten(
 def _rewriting(
     change: Callable[[Node[Any]], Any], pinned: bool, reader: Any
 ) -> Generator[Any, Any, Any]:
-    above: list[tuple[Node[Any], dict[str, Any], str]] = []  # a chain needs no walk for each op
+    above: list[tuple[Node[Any], dict[str, Any], str]] = []  # a chain needs no recursive walk
     while isinstance(reader, Node):
         changed = change(reader)
         if isinstance(changed, Node):
@@ -62,7 +62,7 @@ def _rewriting(
 
 
 def _chained_by(node: Node[Any]) -> str:
-    """The field that holds the only op that an op reads; "" where it reads none, or several."""
+    """Return the field that holds the only op that an op reads; "" if it reads none, or several."""
     found = ""
     for name in field_names(node):
         value = getattr(node, name)
@@ -78,12 +78,12 @@ def _chained_by(node: Node[Any]) -> str:
 def parts_changed(
     node: Node[Any], new: dict[str, Any], asked: Callable[[Any], Any] = itself
 ) -> Generator[Any, Any, Any]:
-    """A copy of an op with other readers in its fields: it yields some, and is sent new ones.
+    """Return a copy of an op with other readers: it yields the old ones, and is sent the new ones.
 
     Args:
         node: The op.
-        new: Other values of fields, which are changed as well.
-        asked: What to yield of a reader.
+        new: Other fields to change as well.
+        asked: Makes what is yielded of a reader.
     """
     for name, value in [(name, getattr(node, name)) for name in field_names(node)]:
         if isinstance(value, Node):
@@ -95,19 +95,19 @@ def parts_changed(
 
 
 def in_epoch_of(node: Node[Any], epoch: Any) -> dict[str, Any]:
-    """The fields that change where an op is in another epoch; none, if it has none."""
+    """Return the fields that change if an op is in another epoch; none if it has no epoch."""
     kind: Any = type(node)
     before = getattr(node, "epoch", None) if "epoch" in names_by(kind) else None
     return {} if before is None else {"epoch": _folded(before, epoch)}
 
 
 def _folded(before: Any, epoch: Any) -> Any:
-    """One number for two epochs, each an int or a jax array, traced or not.
+    """Fold two epochs, each an int or a jax array, traced or not, into one number.
 
-    Epochs stand inside epochs, and lanes inside an epoch.
+    Epochs may be inside epochs, and lanes inside an epoch.
     """
     if isinstance(before, int) and isinstance(epoch, int):
-        # word by word: a trace has one of them, and to it epoch 2**32 would be epoch 0
+        # one word: a trace has no more, and there epoch 2**32 would be epoch 0
         low = (before * _FOLD + epoch) % 2**32
         return low | ((before >> 32) * _FOLD + (epoch >> 32)) % 2**32 << 32
     if any(isinstance(number, int) and number >> 32 for number in (before, epoch)):

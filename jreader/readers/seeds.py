@@ -23,8 +23,8 @@ class Draws:
     """The random numbers of one pass: one for all ops, and one for each op that keeps its own.
 
     Args:
-        drawn: The numbers of an earlier pass, as its position tells them (`new` draws others).
-        keep: Whether ops that keep a number are given it to keep; False if no pass starts.
+        drawn: The numbers of an earlier pass, as its position has them (`new` draws others).
+        keep: Whether ops that keep a number get it now; False if no pass starts.
     """
 
     def __init__(self, drawn: Position, *, keep: bool = True) -> None:
@@ -36,27 +36,27 @@ class Draws:
 
     @classmethod
     def new(cls) -> Draws:
-        """Draws the numbers of a new pass."""
+        """Draw the numbers of a new pass."""
         draws = cls(secrets.randbits(52))
         draws._is_new = True
         return draws
 
     @classmethod
     def from_position(cls, drawn: Position) -> Draws:
-        """The numbers of an earlier pass, checked to be some."""
+        """Return the numbers of an earlier pass, checked."""
         numbers = drawn if isinstance(drawn, (tuple, list)) else (drawn,)
         checked_position(numbers, (0,) * max(len(numbers), 1))
         return cls(drawn)
 
     def seed(self) -> int:
-        """A seed for the next op that has none; all are different."""
+        """Return a seed for the next op without one; all seeds differ."""
         return self._first + (next(self._turns) << 64)
 
     def kept(self, keep: Callable[[int], int]) -> int:
-        """The number of the next op that keeps one for all passes, as `cache` does.
+        """Return the number of the next op that keeps one for all passes, such as `cache`.
 
         Args:
-            keep: Takes a number to keep, and returns the one that is kept, which may be an earlier.
+            keep: Takes a number to keep, and returns the one that is kept, perhaps an earlier one.
         """
         if self._is_new:
             self._kept.append(keep(secrets.randbits(52)))
@@ -69,24 +69,24 @@ class Draws:
 
     @property
     def drawn(self) -> Position:
-        """The numbers, as they stand in the position of the pass."""
+        """The numbers, as the position of the pass has them."""
         if self._is_new and self._kept:
             return (self._first, *self._kept)
         return self._drawn
 
 
 def resolved(reader: Reader[T], draws: Draws) -> Reader[T]:
-    """The plan with all missing seeds filled in."""
+    """Return the plan with all missing seeds filled in."""
     return rewritten(reader, lambda node: node.resolved(draws))
 
 
 def seeded(reader: Reader[T], drawn: Position) -> Reader[T]:
-    """The plan with all missing seeds filled in from the numbers that a pass drew."""
+    """Return the plan with all missing seeds filled in from the numbers that a pass drew."""
     return resolved(reader, Draws(drawn, keep=False)) if lacks_seed(reader) else reader
 
 
 def lacks_seed(reader: Reader[Any]) -> bool:
-    """Whether a seed is missing, so that each pass draws one; see `Draws`."""
+    """Return whether a seed is missing, so that each pass draws one (`Draws`)."""
     for op in ops_of(reader, pinned=False):
         kind: Any = type(op)
         may = "seed" in names_by(kind) or kind.resolved is not Node.resolved
@@ -96,7 +96,7 @@ def lacks_seed(reader: Reader[Any]) -> bool:
 
 
 def random_ops(reader: Reader[Any]) -> list[Node[Any]]:
-    """The ops of a plan that do something else in each epoch, or in each pass.
+    """Return the ops of a plan that differ between epochs, or between passes.
 
     >>> from jreader import arrays, cache, shuffle
     >>> dealt = shuffle(arrays([1, 2, 3]), seed=0)
@@ -107,14 +107,14 @@ def random_ops(reader: Reader[Any]) -> list[Node[Any]]:
         op
         for op in ops_of(reader, pinned=False)
         if ("seed" in field_names(op) and (hasattr(op, "epoch") or field_value(op, "seed") is None))
-        or (not op.input_readers and field_value(op, "epoch") is not None)  # data of Grain
+        or (not op.input_readers and field_value(op, "epoch") is not None)  # Grain's data
     ]
 
 
 def seeded_below(node: Node[Any]) -> int:
-    """The place of an op in its plan: the number of random ops from it down to the sources.
+    """Return the place of an op in its plan: the number of random ops from it down to the sources.
 
-    It is counted from below, so that an op on top of a plan does not change the order inside it.
+    It counts from below, so that an op on top of a plan does not change the order inside.
     """
     most = 0
     left: list[tuple[Reader[Any], int]] = [(node, 0)]
@@ -122,7 +122,7 @@ def seeded_below(node: Node[Any]) -> int:
         op, above = left.pop()
         if not isinstance(op, Node):
             continue
-        above += "seed" in vars(op) or hasattr(type(op), "seed")  # a pipeline knows other names
+        above += "seed" in vars(op) or hasattr(type(op), "seed")  # a pipeline renames its fields
         most = max(most, above)
         left += [(up, above) for up in op.input_readers]
     return most

@@ -1,9 +1,9 @@
-"""Columns each of whose rows is several rows of another one, stacked.
+"""Columns whose rows are each several rows of another column, stacked.
 
-So samples made of several samples (`sliding_window`) are arithmetic on indices too. Of rows in any
-order, `route` gives all that are stacked in a sample, as one more axis; of rows that follow one
-another it gives only the first, which makes the rest a slice. Either way neither the host nor a
-device holds a row twice.
+So samples made of several samples (`sliding_window`) are arithmetic on indices too. For rows in any
+order, `route` returns all that a sample stacks, along one more axis. For consecutive rows it
+returns only the first, which makes the sample a slice. Either way neither the host nor a device
+holds a row twice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jreader.readers.trees import map_tree
 
 
 class StackedRows(Column):
-    """A column whose rows are `size` rows each of another column.
+    """A column whose rows are each `size` rows of another column.
 
     >>> pairs = StackedRows(np.arange(5) * 10, 2, np.stack)
     >>> pairs.gather(np.array([[0, 1], [3, 4]]))
@@ -34,10 +34,10 @@ class StackedRows(Column):
 
     Args:
         column: The other column.
-        size: How many of its rows make one.
-        stack: Makes one row of a list of them, where the column gives a list.
-        runs: Whether they follow one another, so that the first says which they are: only of an
-            array, or of several `Joined`.
+        size: The number of its rows in one row here.
+        stack: Makes one row from a list of them, if the column gives lists.
+        runs: Whether they are consecutive, so that the first identifies them: only for an array, or
+            several as `ConcatArray`.
     """
 
     at_once = 1
@@ -57,7 +57,7 @@ class StackedRows(Column):
         self.rows_each = 1 if runs else size * inner.rows_each
 
     def __len__(self) -> int:
-        """What its rows are checked against: rows of the other column, where they name all."""
+        """Return the bound of row numbers: of the other column's rows, if they name all of them."""
         return max(len(self.column) - self.size + 1, 0) if self.runs else len(self.column)
 
     def __repr__(self) -> str:
@@ -65,25 +65,25 @@ class StackedRows(Column):
 
     @property
     def source(self) -> Column:
-        """That of the other column."""
+        """The source of the other column."""
         return self._inner.source
 
     def of_column(self, column: Any) -> StackedRows:
-        """The same of another column."""
+        """Return the same over another column."""
         return StackedRows(column, self.size, self.stack, runs=self.runs)
 
     def inner_rows(self, rows: Indices) -> Indices:
-        """The rows of the other column that these are made of, along the second axis."""
+        """Return the rows of the other column that make up these, along the second axis."""
         return rows[..., None] + rows.__array_namespace__().arange(self.size) if self.runs else rows
 
     def each(self, rows: Array) -> Iterator[Any]:
-        """The rows one by one, runs as views of an array."""
+        """Return the rows one by one; runs are views of an array."""
         if self.runs:
             return (self.column[row : row + self.size] for row in rows.tolist())
         return super().each(rows)
 
     def gather(self, rows: Array) -> Any:
-        """The rows stacked; a list of them where the other column gives a list."""
+        """Return the rows stacked; a list of them if the other column gives lists."""
         if self.runs and isinstance(self.column, np.ndarray) and len(rows):
             return self._all[rows]
         rows = self.inner_rows(rows)
@@ -94,7 +94,7 @@ class StackedRows(Column):
         return _in_rows(given, len(rows), self.size)
 
     def placed(self) -> tuple[Any, Callable[[Any, Indices], Any]]:
-        """The other column, each of whose rows is on the device once."""
+        """Return the other column, whose rows are on the device once."""
         tree, rows_of = self._inner.placed()
 
         def rows_of_several(placed: Any, rows: Indices) -> Any:
@@ -111,5 +111,5 @@ class StackedRows(Column):
 
 
 def _in_rows(flat: Any, many: int, size: int) -> Any:
-    """A tree of arrays with `size` rows of each in one."""
+    """Join every `size` rows of each array in a tree into one."""
     return map_tree(lambda column: column.reshape(many, size, *column.shape[1:]), flat)

@@ -1,4 +1,4 @@
-"""Starting a pass: at the beginning or at a position; missing seeds are drawn first."""
+"""Starting a pass, at the beginning or at a position, after drawing missing seeds."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ def start(reader: Reader[T], at: Position = None) -> Pass[T]:
 
 
 def items_of(reader: Node[T]) -> Iterator[T]:
-    """The items of a pass over an op, which starts by `start`, or by a subclass's `__iter__`."""
+    """Return the items of a pass over an op, from `start` or from a subclass's `__iter__`."""
     own = overriding_pass(reader)
-    if own is None or own.__name__ == "__call__":  # asked for by `super()`
+    if own is None or own.__name__ == "__call__":  # called through `super()`
         return native(reader)
     return iter(own())
 
 
 def native(reader: Node[T]) -> Iterator[T]:
-    """The items of a pass by the `start` of an op, even if a subclass overrides its `__iter__`.
+    """Return the items of a pass by an op's `start`, even if a subclass overrides `__iter__`.
 
     The subclass gets them from `super().__iter__()`.
     """
@@ -83,13 +83,13 @@ def native(reader: Node[T]) -> Iterator[T]:
 
 
 def _located(reader: Node[T], items: Iterator[T]) -> Iterator[T]:
-    """The items; for batches and rows, since it would make quick samples slower by a quarter."""
+    """Yield the items; for batches and rows only, as it slows quick samples by a quarter."""
     with located_errors(reader):
         yield from items
 
 
 def in_batches(reader: Reader[T], size: int, at: Position) -> Pass[Sequence[T]] | None:
-    """A pass over runs of `size` samples, if that is cheaper than one by one; else None."""
+    """Return a pass over runs of `size` samples, if that is cheaper than one by one; else None."""
     reader = unwrapped(plan_at(reader, at))
     if not isinstance(reader, Node):
         return None
@@ -101,7 +101,7 @@ def in_batches(reader: Reader[T], size: int, at: Position) -> Pass[Sequence[T]] 
 def watching(
     watch: Callable[[Reader[Any], Pass[Any]], Pass[Any]],
 ) -> AbstractContextManager[None]:
-    """Has each pass that is begun inside the block replaced by what `watch` makes of it."""
+    """Replace each pass that begins inside the block by what `watch` returns for it."""
     return assigned(_watch, watch)
 
 
@@ -116,13 +116,13 @@ def _watched(reader: Reader[Any], up: Pass[T]) -> Pass[T]:
 
 
 def mapped_last(reader: Reader[T], at: Position) -> Reader[T]:
-    """The plan as a pass reads it: it maps last, where a position is the number of a sample."""
+    """Return the plan as a pass reads it: it maps last, if a position counts samples."""
     mapped = maps_last(reader) if at is None or isinstance(at, int) else None
     return reader if mapped is None else mapped
 
 
 def _op_within(reader: Reader[T]) -> Reader[T]:
-    """The op inside pipelines, which would ask again what a pass asks; not a plain function.
+    """Return the op inside pipelines, which would repeat the pass's checks; no plain function.
 
     Errors of a function name the pipeline.
     """
@@ -156,7 +156,7 @@ def _begin(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[
 
 
 def _drawn(reader: Node[T], at: Position, *, inherited: bool) -> Pass[T]:
-    """A pass that draws the missing seeds; its position is (the numbers that it drew, position)."""
+    """Return a pass that draws the missing seeds; its position is (drawn numbers, position)."""
     drawn, inner = checked_position(at, (None, None))
     draws = Draws.new() if at is None else Draws.from_position(drawn)
     up = _begin(resolved(reader, draws), inner, inherited=inherited)

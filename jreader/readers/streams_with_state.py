@@ -1,4 +1,4 @@
-"""Streams of other libraries that know their own place: those of Hugging Face, and of Grain."""
+"""Streams of other libraries that know their own position: those of Hugging Face, and of Grain."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 
 from jreader.readers.torch_loaders import of_loader, set_epoch_of
 
-_MODULE = "datasets.iterable_dataset"  # of Hugging Face
+_MODULE = "datasets.iterable_dataset"  # Hugging Face's
 
 
 def of_pass(stream: Any, epoch: int | None, state: str) -> tuple[Any, Callable[[], str] | None]:
-    """The stream as one pass reads it, in its epoch and from a state; and what returns its state.
+    """Return the stream as one pass reads it, in its epoch and from a state, and its state getter.
 
     Args:
-        stream: What a function returned for a pass.
-        epoch: The epoch, which `set_epoch` is called with; None for no call.
+        stream: The stream that a function returned for a pass.
+        epoch: The epoch to call `set_epoch` with; None for no call.
         state: The state from an earlier pass; "" for the beginning.
 
     Returns:
         The stream; and a function that returns its state as JSON, or None if its state is not
-        exact: what has a shuffle buffer forgets the samples in it.
+        exact: a shuffle buffer forgets the samples in it.
     """
     if hasattr(stream, "set_state") and kinds_of_grain(stream):
         if state:
@@ -43,7 +43,7 @@ def of_pass(stream: Any, epoch: int | None, state: str) -> tuple[Any, Callable[[
 
 
 def is_declared_stream(data: object) -> bool:
-    """Whether data are an `IterableDataset`, of any library: known by the name of a class.
+    """Return whether data are an `IterableDataset` of any library, known by the class name.
 
     >>> from jreader import IterableDataset
     >>> is_declared_stream(IterableDataset()), is_declared_stream(iter("abc"))
@@ -53,19 +53,19 @@ def is_declared_stream(data: object) -> bool:
 
 
 def kinds_of_grain(data: object) -> set[str]:
-    """The names of the classes of Grain that an object, or an iterator, is of."""
+    """Return the names of Grain's classes that an object or iterator belongs to."""
     kinds = type(data).__mro__
     return {kind.__name__ for kind in kinds if kind.__module__.partition(".")[0] == "grain"}
 
 
 def _state_of(iterator: Any) -> str:
-    """The state of an iterator of Grain as text: JSON, which its `DataLoader` gives as bytes."""
+    """Return the state of a Grain iterator as text: JSON, which its `DataLoader` gives as bytes."""
     state = iterator.get_state()
     return state.decode() if isinstance(state, bytes) else json.dumps(state)
 
 
 def _with_own_state(part: Any) -> Any:
-    """A copy whose state is its own, of the same data: two passes may be open at a time."""
+    """Return a copy with its own state, over the same data: two passes may be open at a time."""
     if isinstance(part, list):
         return list(map(_with_own_state, part))
     if type(part).__module__ != _MODULE:
@@ -76,7 +76,7 @@ def _with_own_state(part: Any) -> Any:
 
 
 def _is_exact(part: Any) -> bool:
-    """Whether a stream resumes at the very next sample, as its documentation says."""
+    """Return whether a stream resumes at the very next sample, as its documentation says."""
     if isinstance(part, list):
         return all(map(_is_exact, part))
     if type(part).__module__ != _MODULE:

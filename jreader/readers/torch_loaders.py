@@ -1,4 +1,4 @@
-"""Loaders of torch and torchdata, and others with a state, as streams of batches."""
+"""Loaders of torch and torchdata, and other loaders with a state, as streams of batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jreader.readers.messages import Refusal, described
 from jreader.readers.passes import counted
 from jreader.readers.trees import Columns, branches, copied, joined, map_tree
 
-_LOADERS = {"DataLoader": "torch", "Loader": "torchdata"}  # whose subclasses others have
+_LOADERS = {"DataLoader": "torch", "Loader": "torchdata"}  # other libraries subclass them
 _SHUFFLED = (
     "{} shuffles by a generator of torch, which deals another order each time, so that no place in "
     "this one can be found again: to resume within an epoch, make it a StatefulDataLoader of "
@@ -25,9 +25,9 @@ _SHUFFLED = (
 
 
 def is_torch_loader(data: object) -> bool:
-    """Whether data are a loader of torch or torchdata, or of a class that is made of one.
+    """Return whether data are a loader of torch or torchdata, or of a subclass.
 
-    It is known by the names of its classes: to ask for a class of torch would import it.
+    It is known by the names of its classes: asking for a class of torch would import torch.
 
     >>> is_torch_loader([1, 2])
     False
@@ -39,14 +39,14 @@ def is_torch_loader(data: object) -> bool:
 def of_loader(
     loader: Any, epoch: int | None, state: str
 ) -> tuple[Iterator[Any], Callable[[], str] | None]:
-    """A pass over a loader, and what returns its state; None if its position counts batches.
+    """Return a pass over a loader, and its state getter; None if its position counts batches.
 
-    What a loader of torch has batched are batches. Of others it is not known, so that what they
-    give is a tree of arrays.
+    Batches of a torch loader are batches here. For other loaders that is unknown, so each item is a
+    tree of arrays.
 
     Args:
         loader: The loader; any other iterable is returned as it is.
-        epoch: The epoch, for its sampler and its data set; None to leave theirs.
+        epoch: The epoch for its sampler and data set; None to leave theirs.
         state: The state from an earlier pass, to resume at; "" for the beginning.
     """
     if not is_torch_loader(loader):
@@ -56,7 +56,7 @@ def of_loader(
     done, place = state_in(state) if state else (0, None)
     set_epoch_of(epoch, sampler, batches, getattr(loader, "dataset", None), loader)
     over = bool(state) and length_hint(batches, -1) == done
-    # a loader of torchdata would wait for its workers for ever, or give all batches again
+    # a torchdata loader would wait for its workers for ever, or give all batches again
     source = iter(()) if over else _begun_at(loader, place)
     teller = source if hasattr(source, "state_dict") else loader
     items, count = counted(source, done)
@@ -69,7 +69,7 @@ def of_loader(
 
 
 def set_epoch_of(epoch: int | None, *parts: Any) -> None:
-    """Calls `set_epoch` of the parts that have it, if there is an epoch."""
+    """Call `set_epoch` on the parts that have it, if there is an epoch."""
     for part in parts:
         if epoch is not None and callable(getattr(part, "set_epoch", None)):
             part.set_epoch(epoch)
@@ -78,13 +78,13 @@ def set_epoch_of(epoch: int | None, *parts: Any) -> None:
 def _begun_at(loader: Any, place: Any) -> Any:
     if place is not None:
         loader.load_state_dict(place)
-    if hasattr(loader, "restart_on_stop_iteration"):  # torchdata.nodes: none may be left
+    if hasattr(loader, "restart_on_stop_iteration"):  # torchdata.nodes: it may have none left
         loader.restart_on_stop_iteration = False
     return iter(loader)
 
 
 def _trees_of(loader: Any, items: Iterator[Any]) -> Iterator[Any]:
-    """What a loader gives, as arrays that are not written to again."""
+    """Return a loader's items as arrays that are not written to again."""
     trees, batched = map(arrays_in, items), getattr(loader, "batch_sampler", None) is not None
     collates = getattr(getattr(loader, "collate_fn", None), "__module__", "")
     if not batched or not (getattr(loader, "num_workers", 0) or collates.startswith("torch.")):
@@ -93,7 +93,7 @@ def _trees_of(loader: Any, items: Iterator[Any]) -> Iterator[Any]:
 
 
 def _until_closed(loader: Any, source: Any, made: Iterator[Any]) -> Iterator[Any]:
-    """What is made of its batches; its workers end when the pass is closed."""
+    """Yield the results for its batches; its workers end when the pass is closed."""
     try:
         yield from made
     finally:
@@ -103,7 +103,7 @@ def _until_closed(loader: Any, source: Any, made: Iterator[Any]) -> Iterator[Any
 
 
 def arrays_in(tree: Any) -> Any:
-    """A tree of tensors as one of arrays. A list is a tuple of fields, or one column of texts.
+    """Return a tree of tensors as arrays. A list is a tuple of fields, or one column of texts.
 
     >>> arrays_in([np.arange(2), ["a", "b"]])
     (array([0, 1]), array(['a', 'b'], dtype=object))
@@ -118,7 +118,7 @@ def arrays_in(tree: Any) -> Any:
 
 
 def array_of(value: Any) -> Any:
-    """The array of a tensor, over the same memory where that is the CPU's; others as they are.
+    """Return a tensor's array, over the same memory if on the CPU; other values unchanged.
 
     >>> array_of(memoryview(b"ab")).nbytes
     2
@@ -130,30 +130,30 @@ def array_of(value: Any) -> Any:
     kind = str(getattr(value, "dtype", ""))
     if not kind.startswith(("torch.bfloat16", "torch.float8")):
         return np.asarray(value) if hasattr(value, "__array__") else value
-    import_module("ml_dtypes")  # it registers the names with NumPy
+    import_module("ml_dtypes")  # registers its dtypes with NumPy
     bits = getattr(sys.modules["torch"], f"int{8 * value.itemsize}")
     return value.view(bits).numpy().view(kind.removeprefix("torch."))
 
 
 def state_text(state: Any) -> str:
-    """A state as the text of a literal, since no cursor is unpickled.
+    """Return a state as the text of a literal, since cursors are not unpickled.
 
     >>> state_in(state_text({0: (1, b"a", None), "generator": np.arange(2)}))
     {0: (1, b'a', None), 'generator': array([0, 1])}
 
     Raises:
-        NotResumable: It holds something else than numbers, texts, bytes and arrays.
+        NotResumable: It holds something other than numbers, texts, bytes and arrays.
     """
     return repr(map_tree(_written, state))
 
 
 def state_in(text: str) -> Any:
-    """The state that `state_text` made a text of."""
+    """Return the state in a text from `state_text`."""
     return map_tree(_leaf_in, literal_eval(text))
 
 
 def _written(leaf: Any) -> Any:
-    """A leaf as a literal. Arrays, and floats (inf has no literal), are sets: nothing else is."""
+    """Return a leaf as a literal. Arrays and floats (inf has no literal) become sets."""
     if type(leaf) in (bool, int, str, bytes):
         return leaf
     if type(leaf) is float:

@@ -1,8 +1,8 @@
 """Samples with structure: mappings, tuples, lists, named tuples and dataclasses, without jax.
 
 The rules are those of `jax.tree`, except that None is a leaf (it is a legal sample), and that
-mappings of any kind and dataclasses are trees without being registered. What is made of a mapping
-is a dict: that is what jax knows.
+mappings of any kind and dataclasses are trees without being registered. Results made from a mapping
+are dicts, as jax expects.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Rows(list[T]):
     """
 
 
-# known at a glance: most trees are a few leaves side by side, and looking for more costs 3 us
+# a quick check: most trees are a few leaves side by side, and a full look costs 3 us
 _SCALARS = {bool, int, float, str, bytes, type(None), np.float32, np.float64, np.int32, np.int64}
 _LEAVES = frozenset({np.ndarray, Rows, *_SCALARS})
 _PLAIN = frozenset({dict, tuple, list})
@@ -35,7 +35,7 @@ _NOTHING = type(None)
 
 
 def branches(tree: Any) -> dict[Any, Any] | None:
-    """The branches of a tree by key, or None for a leaf.
+    """Return the branches of a tree by key, or None for a leaf.
 
     >>> branches((5, "a")), branches(5)
     ({0: 5, 1: 'a'}, None)
@@ -52,7 +52,7 @@ def branches(tree: Any) -> dict[Any, Any] | None:
 
 
 def leaves(tree: Any) -> list[Any]:
-    """The leaves of a tree, in order.
+    """Return the leaves of a tree, in order.
 
     >>> leaves({"image": (1, 2), "label": None})
     [1, 2, None]
@@ -69,7 +69,7 @@ def leaves(tree: Any) -> list[Any]:
 
 
 def named_leaves(tree: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of a tree with the paths to them; that of a tree which is a leaf is "".
+    """Yield the leaves of a tree with their paths; the path of a tree that is a leaf is "".
 
     >>> list(named_leaves({"image": (1, 2), "label": None}))
     [('image.0', 1), ('image.1', 2), ('label', None)]
@@ -83,7 +83,7 @@ def named_leaves(tree: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def rebuilt(tree: Any, values: Iterator[Any]) -> Any:
-    """The same tree with other leaves, taken from `values` in order.
+    """Return the same tree with other leaves, taken from `values` in order.
 
     >>> rebuilt({"image": (1, 2), "label": None}, iter("abc"))
     {'image': ('a', 'b'), 'label': 'c'}
@@ -101,7 +101,7 @@ def rebuilt(tree: Any, values: Iterator[Any]) -> Any:
 
 
 def joined(tree: Any, parts: dict[Any, Any]) -> Any:
-    """The same kind of tree with other branches.
+    """Return the same kind of tree with other branches.
 
     >>> joined((5, "a"), {0: 6, 1: "b"})
     (6, 'b')
@@ -121,7 +121,7 @@ def joined(tree: Any, parts: dict[Any, Any]) -> Any:
 
 
 def restores(tree: Any) -> bool:
-    """Whether `rebuilt` gives back such a tree, and not one of plainer containers.
+    """Return whether `rebuilt` restores such a tree, and not as plainer containers.
 
     >>> from collections import OrderedDict
     >>> restores({"a": (1, 2)}), restores(OrderedDict(a=1))
@@ -136,7 +136,7 @@ def restores(tree: Any) -> bool:
 
 
 def map_tree(fn: Callable[..., Any], tree: Any, *others: Any) -> Any:
-    """`fn` of every leaf, and of the leaves at the same position in the other trees.
+    """Apply `fn` to every leaf, with the leaves at the same position in the other trees.
 
     >>> map_tree(lambda a, b: a + b, {"x": 1, "y": (2,)}, {"x": 10, "y": (20,)})
     {'x': 11, 'y': (22,)}
@@ -160,24 +160,24 @@ def map_tree(fn: Callable[..., Any], tree: Any, *others: Any) -> Any:
 
 
 def copied(tree: Any) -> Any:
-    """A tree of arrays with memory of its own; other leaves are as they are."""
+    """Return a tree with copies of its arrays; other leaves are unchanged."""
     return map_tree(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, tree)
 
 
 def first_column(columns: Any) -> Any:
-    """The first leaf of a tree of columns, some of which may be None: its rows are those of all.
+    """Return the first leaf of a tree of columns that is not None: all have as many rows.
 
     >>> first_column({"id": None, "label": np.array([5, 0, 4])})
     array([5, 0, 4])
     """
     every = leaves(columns)
-    while every[0] is None:  # no generator: it is one more call, for each batch
+    while every[0] is None:  # a generator would cost one more call per batch
         del every[0]
     return every[0]
 
 
 def same_structure(tree: Any, other: Any) -> bool:
-    """Whether two trees have the same branches, down to the leaves.
+    """Return whether two trees have the same branches, down to the leaves.
 
     >>> same_structure((1, {"a": 2}), (3, {"a": 4})), same_structure((1, 2), [1, 2])
     (True, False)
@@ -193,9 +193,9 @@ def same_structure(tree: Any, other: Any) -> bool:
 
 
 def leaves_in_order(tree: Any, other: Any) -> list[Any]:
-    """What another tree has for each leaf of a tree, as far as the two have the same branches.
+    """Return another tree's leaves in the order of a tree, as far as both have the same branches.
 
-    jax sorts the keys of dicts, so trees that come from it are in another order.
+    jax sorts the keys of dicts, so trees from jax are in another order.
 
     >>> leaves_in_order({"b": 0, "a": (0, 0)}, {"a": (1, 2), "b": 3})
     [3, 1, 2]
@@ -207,7 +207,7 @@ def leaves_in_order(tree: Any, other: Any) -> list[Any]:
 
 
 def zipped(tree: Any, parts: Sequence[Iterable[Any]]) -> Iterator[Any]:
-    """Trees like `tree`, one for each value of the parts that stand for its leaves.
+    """Yield trees like `tree`, one for each value of the parts, which replace its leaves.
 
     >>> list(zipped({"image": None, "label": None}, ["ab", [5, 0]]))
     [{'image': 'a', 'label': 5}, {'image': 'b', 'label': 0}]
@@ -233,8 +233,8 @@ class Columns(Sequence[T], Generic[T]):
     >>> Columns({"label": np.array([5, 0]), "note": None})[1]
     {'label': np.int64(0), 'note': None}
 
-    Samples that are not stacked are one column, `Rows`, so that a batch can say of them, too, which
-    of its rows they are:
+    Samples that are not stacked are one column, `Rows`, so that a batch can also say which of its
+    rows they are:
 
     >>> Columns(Rows(["a", "b"]), rows=4, valid=np.array([0, 3]))[1]
     'b'
@@ -242,15 +242,15 @@ class Columns(Sequence[T], Generic[T]):
     Attributes:
         columns: A tree of arrays of equal length along their first axis; or `Rows`.
         arrays: The leaves of that tree, in order, without those that are None.
-        made_of: How many samples they were made of; None for as many as there are rows.
-        full: How many samples a full batch of its kind has; None if the plan says so.
-        rows: How many rows the whole batch has, on all processes; None for as many as are here.
-        valid: Which rows of this process the samples are, where others are empty; None for the
-            first ones.
-        fresh: Whether a sample of it is one of this epoch, and not of lanes that restarted.
-        numbers: For each leaf the type of Python's numbers that its rows are given back as; None
-            for rows of the arrays.
-        named: Whether its columns are the named arrays of a feed already.
+        made_of: The number of samples they were made from; None for the number of rows.
+        full: The number of samples in a full batch of its kind; None if the plan determines it.
+        rows: The number of rows of the whole batch, on all processes; None for those here.
+        valid: The rows of this process that hold samples, if others are empty; None for the first
+            ones.
+        fresh: Whether any of its samples is from this epoch, and not from lanes that restarted.
+        numbers: For each leaf, the Python number type of its rows as samples; None for rows of
+            the arrays.
+        named: Whether its columns are already the named arrays of a feed.
 
     Raises:
         TypeError: A column has no rows.
@@ -300,39 +300,39 @@ class Columns(Sequence[T], Generic[T]):
 
     @classmethod
     def collated(cls, feed: Any, made_of: int | None) -> Columns[Any]:
-        """The batch of so many samples of which a function has made a feed, of any form."""
+        """Return the batch of so many samples that a function has made into a feed, of any form."""
         made: Columns[Any] = cls.__new__(cls)
         made.columns, made.arrays = feed, [each for each in leaves(feed) if each is not None]
         made.made_of = made_of
         return made
 
     def having(self, columns: Any) -> Columns[Any]:
-        """The same batch with other columns, which are not checked."""
+        """Return the same batch with other columns, unchecked."""
         made = copy(self)
         made.columns, made.arrays = columns, [each for each in leaves(columns) if each is not None]
         return made
 
     @property
     def stacked(self) -> bool:
-        """Whether the samples are rows of arrays."""
+        """True if the samples are rows of arrays."""
         return type(self.columns) is not Rows
 
     @property
     def is_placeholder(self) -> bool:
-        """Whether none of its rows is valid: what there is only shows the shapes."""
+        """True if none of its rows is valid: they only show the shapes."""
         return self.valid is not None and not len(self.valid)
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the arrays, as NumPy says them."""
+        """The bytes of the arrays, by NumPy's count."""
         return sum(getattr(array, "nbytes", 0) for array in self.arrays)
 
     def __len__(self) -> int:
-        """The number of samples."""
+        """Return the number of samples."""
         return len(self.arrays[0])
 
     def __iter__(self) -> Iterator[T]:
-        """The samples, one after another."""
+        """Return the samples, one after another."""
         every = leaves(self.columns)
         if self.numbers:
             pairs = zip(every, self.numbers, strict=True)
@@ -346,7 +346,7 @@ class Columns(Sequence[T], Generic[T]):
     @overload
     def __getitem__(self, index: slice) -> Columns[T]: ...
     def __getitem__(self, index: int | slice) -> T | Columns[T]:
-        """One sample, or the columns of several."""
+        """Return one sample, or the columns of several."""
         picked: Any = map_tree(itemgetter(index), self.columns)
         if isinstance(index, slice):
             part: Columns[T] = Columns(picked if self.stacked else Rows(picked))
@@ -359,12 +359,12 @@ class Columns(Sequence[T], Generic[T]):
         return sample
 
     def __repr__(self) -> str:
-        """The shapes, not the data."""
+        """Show the shapes, not the data."""
         return f"Columns({', '.join(map(_column_text, self.arrays))})"
 
 
 def _column_text(column: Any) -> str:
-    """What a column is; a user's function may give what has rows and is no array."""
+    """Describe a column; a user's function may return something with rows that is no array."""
     if hasattr(column, "dtype") and hasattr(column, "shape"):
         return f"{column.dtype}{list(column.shape)}"
     return f"{type(column).__name__}[{len(column)}]"

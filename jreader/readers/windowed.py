@@ -1,6 +1,6 @@
 """A column whose rows are slices of one size of the values of all documents, end to end.
 
-Window `i` begins where arithmetic, or a table of documents, says: nothing is stored for it.
+Arithmetic, or a table of documents, gives the begin of window `i`: no window is stored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from jreader.readers.overlaps import overlapping
 from jreader.readers.ragged import Ragged
 from jreader.staging import Staging
 
-_LONGEST = 1 << 31  # values that 32 bits tell apart, on a device
+_LONGEST = 1 << 31  # values that 32 bits can index, on a device
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,11 +39,11 @@ class Cut:
     array([ 0, 10])
 
     Attributes:
-        size: How many values a window has.
-        stride: How many values lie from the begin of one window to that of the next.
+        size: The number of values in a window.
+        stride: The number of values from the begin of one window to that of the next.
         count: The number of windows.
-        table: For windows within documents, the number of the first window of each document that
-            has one, and the value at which the document begins.
+        table: For windows within documents: for each document that has one, the number of its first
+            window, and the value at which it begins.
     """
 
     size: int
@@ -53,7 +53,7 @@ class Cut:
 
     @classmethod
     def within(cls, lengths: Array, size: int, stride: int) -> Cut:
-        """Windows within documents of these lengths, which lie end to end.
+        """Cut windows within documents of these lengths, which lie end to end.
 
         >>> cut = Cut.within(np.array([5, 1, 4]), 2, 2)
         >>> cut.count, cut.begins(np.arange(cut.count)).tolist()
@@ -67,11 +67,11 @@ class Cut:
 
     @classmethod
     def across(cls, total: int, size: int, stride: int) -> Cut:
-        """Windows over `total` values as one stream."""
+        """Cut windows over `total` values as one stream."""
         return cls(size, stride, max((total - size) // stride + 1, 0))
 
     def holding(self, documents: Held) -> Held:
-        """The windows that hold these documents, of which `begin` and `end` are among all values.
+        """Return the windows that hold these documents, whose `begin` and `end` count all values.
 
         >>> cut = Cut.within(np.array([5, 1, 4]), 2, 2)
         >>> both = Held(np.arange(2), np.arange(2), np.array([0, 5]), np.array([5, 6]))
@@ -96,7 +96,7 @@ class Cut:
         )
 
     def begins(self, rows: Indices, table: tuple[Any, ...] | None = None) -> Indices:
-        """The values at which windows begin; `table` is that of a device, in a trace."""
+        """Return the values at which windows begin; `table` is the device's copy, in a trace."""
         if not self.table:
             return rows * self.stride
         first, begins = table or self.table
@@ -112,14 +112,14 @@ class Windowed(ArrayColumn):
     (int64[4, 3], [[70, 80, 90], [10, 20, 30]])
 
     Args:
-        values: An array, a memory map, several of them `Joined`, or `ConcatRows` documents.
+        values: An array, a memory map, several as `ConcatArray`, or documents as `ConcatRows`.
         first: The index in `values` at which the first document begins.
-        total: How many values all documents have.
+        total: The number of values of all documents.
         cut: Where the windows begin.
         documents: The column of the documents.
     """
 
-    kind = None  # its rows overlap: such columns are not laid end to end as arrays
+    kind = None  # its rows overlap: such columns are not joined as arrays
 
     def __init__(
         self, values: Any, first: int, total: int, cut: Cut, documents: Any = None
@@ -138,21 +138,21 @@ class Windowed(ArrayColumn):
         return column_of(self.documents)
 
     def begins(self, rows: Array) -> Array:
-        """The indices of the values at which these rows begin."""
+        """Return the indices of the values at which these rows begin."""
         begins: Array = self.cut.begins(rows) + self.first
         return begins
 
     def where(self, rows: Array) -> list[Where] | None:
-        """Where the first values of those rows lie."""
+        """Return where the first values of these rows lie."""
         return self._column.where(self.begins(rows))
 
     def each(self, rows: Array) -> Iterator[Array]:
-        """The rows one by one, as views where the values of a window lie in one array."""
+        """Return the rows one by one, as views if the values of a window are in one array."""
         begins = self.begins(rows)
         return iter(self._column.spans(begins, begins + self.cut.size))
 
     def gatherer(self, size: int) -> tuple[Take, Staging | None]:
-        """Copies windows into staged memory, where that pays."""
+        """Return a function that copies windows, into staged memory if that pays."""
         staged, slices = Staging(size, self.shape[1:], self.dtype), self._column.slices
 
         def gather(rows: Array) -> Array:
@@ -162,18 +162,18 @@ class Windowed(ArrayColumn):
         return gather, None
 
     def cuts(self, size: int) -> Array:
-        """Runs of windows whose values have so many bytes, each counted once."""
+        """Return the first window of each run of about `size` bytes, each value counted once."""
         each = prod(self.shape[2:]) * self.dtype.itemsize * self.cut.stride
         return np.arange(0, max(len(self), 1), max(size // max(each, 1), 1))
 
     def held(self, low: int, high: int) -> Array:
-        """Those rows, of which values were read at once."""
+        """Return these rows as windows of values that are read at once."""
         begins, size = self.begins(np.arange(low, high)), self.cut.size
         values = np.array(self.values[int(begins[0]) : int(begins[-1]) + size])
         return np.asarray(overlapping(values, size)[begins - begins[0]])
 
     def placed(self) -> tuple[Any, Any]:
-        """What goes to a device: the values of all documents, once, and where windows begin.
+        """Return what to put on a device: all values of documents, once, and where windows begin.
 
         Raises:
             ValueError: There are too many values.
@@ -216,16 +216,16 @@ class ConcatRows(ArrayColumn):
         self.shape = (int(self.ends[-1]) if len(rows) else 0, *column.shape[2:])
 
     def found(self, positions: Array) -> tuple[Array, Array]:
-        """Which row each value is of, and its index in the values of the column."""
+        """Return the row of each value, and its index in the values of the column."""
         which, local = locate(self.starts, positions)
         return which, self.begins[which] + local
 
     def where(self, positions: Array) -> list[Where] | None:
-        """Where those values lie."""
+        """Return where these values lie."""
         return self._column.where(self.found(positions)[1])
 
     def slices(self, begins: Array, size: int, out: Array | None = None) -> Array:
-        """Those that do not reach into the next row are slices of the values."""
+        """Slice the values of the column where a slice does not cross a row's end."""
         which, below = self.found(begins)
         whole = begins + size <= self.ends[which]
         taken = np.empty((len(begins), size, *self.shape[1:]), self.dtype) if out is None else out
@@ -234,7 +234,7 @@ class ConcatRows(ArrayColumn):
         return taken
 
     def __getitem__(self, part: slice) -> Array:
-        """Consecutive values: a view where they are of one row."""
+        """Return consecutive values, as a view if they are of one row."""
         first, last, _ = part.indices(len(self))
         ((which,), (begin,)) = self.found(np.array([first]))
         pieces = list[Array]()

@@ -1,5 +1,5 @@
-"""Checkpoints: what a cursor stores, where a pass is, and what may change before a run resumes.
+"""Checkpoints: the contents of a cursor, the position of a pass, and allowed changes on resuming.
 
 cursors: What a cursor holds, how it is checked, and which plans it fits.
-positions: The place of a pass, noted for each feed; its steps, counted; epoch after epoch.
+positions: The position of a pass, recorded for each feed; counting steps; epoch after epoch.
 """

@@ -1,4 +1,4 @@
-"""Cursors: what a loader stores of its position, how it checks one, and which plans it fits."""
+"""Cursors: how a loader stores its position, checks a cursor, and which plans a cursor fits."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ FORMAT = 2
 _NEEDED = {*Cursor.__annotations__}
 _OF_SAMPLES = ("ops", "data", "functions", "layouts", "values")
 REMOVED = "removed: "
-"""The prefix of the plan's line that names removed samples."""
+"""Prefix of the plan's line that names removed samples."""
 _SHOWN = ("epoch", "step", "samples", "position", "digest", "skipped")
 _WHAT_TO_DO = "Resume with the pipeline that wrote it, or start over, without at=."
 
 
 class State(str):
-    """A cursor as JSON; with `decode`, since Grain's checkpoint handler takes states for bytes."""
+    """A cursor as JSON; has `decode`, since Grain's checkpoint handler takes states for bytes."""
 
     __slots__ = ()
 
     def decode(self) -> str:
-        """The plain text."""
+        """Return the plain text."""
         return str(self)
 
 
 def beginning(epoch: int) -> Cursor:
-    """The cursor of the beginning of an epoch.
+    """Return the cursor at the beginning of an epoch.
 
     >>> beginning(2)["epoch"], beginning(2)["position"]
     (2, None)
@@ -54,7 +54,7 @@ def beginning(epoch: int) -> Cursor:
 
 
 def skipping(cursor: Cursor, steps: Any, size: int | str) -> Cursor:
-    """The cursor, with more steps that are left out.
+    """Return the cursor with more steps skipped.
 
     >>> skipping(beginning(0), range(3, 5), size=64)["skipped"]
     [[3, 5, 64]]
@@ -66,7 +66,7 @@ def skipping(cursor: Cursor, steps: Any, size: int | str) -> Cursor:
 
     Raises:
         TypeError: `steps` is not such a range.
-        NotResumable: The cursor leaves out later steps that had another size.
+        NotResumable: The cursor skips later steps, which had another size.
     """
     known = cursor["skipped"] if steps is None else _more_skipped(cursor, steps, size)
     for low, high, before in known:
@@ -91,14 +91,14 @@ def _more_skipped(cursor: Cursor, steps: Any, size: int | str) -> list[list[Any]
 
 
 class Scattered(list[Any]):
-    """The places of all lanes, of which some are old: other processes know where these are now."""
+    """The positions of all lanes, some of them old: other processes know the current ones."""
 
     __slots__ = ("others",)
-    others: Callable[[], Iterable[tuple[int, Position]]]  # asks: numbers of lanes, and their places
+    others: Callable[[], Iterable[tuple[int, Position]]]  # numbers of lanes, and positions
 
 
 def gathered(position: Position) -> Position:
-    """The position in a cursor, with the places of lanes of all processes."""
+    """Return the position in a cursor, with the positions of lanes on all processes."""
     batches = position[2] if isinstance(position, tuple) else None
     if not isinstance(batches, Scattered):
         return position
@@ -107,7 +107,7 @@ def gathered(position: Position) -> Position:
 
 
 def sealed(cursor: Cursor) -> Cursor:
-    """The cursor as users get it: whole, and with a hash of all its parts in `check`.
+    """Return the cursor as users get it: complete, and with a hash of all its parts in `check`.
 
     >>> sealed(beginning(2))["check"] == sealed(beginning(3))["check"]
     False
@@ -137,7 +137,7 @@ def _check_kept(part: Position) -> None:
 
 
 def checked(cursor: Any) -> Cursor:
-    """The cursor, once it is known to be whole and of this version.
+    """Return the cursor if it is complete and of this version.
 
     Raises:
         ValueError: It is not a cursor, or was changed after it was written.
@@ -156,7 +156,7 @@ def checked(cursor: Any) -> Cursor:
     _check_parts(cursor)
     try:
         whole = cursor["check"] == _check_of(cursor)
-    except (TypeError, ValueError, RecursionError):  # not what JSON gives
+    except (TypeError, ValueError, RecursionError):  # not from JSON
         whole = False
     if not whole:
         parts = ", ".join(f"{name} {cursor[name]!r}" for name in _SHOWN)
@@ -227,12 +227,12 @@ def _is_span(part: Any) -> bool:
 
 
 def kept_lines(plan: Plan) -> list[str]:
-    """The lines of a plan that must be equal for a run to resume."""
+    """Return the lines of a plan that must be equal for a run to resume."""
     return _lines_without(plan["ops"], HISTORY)
 
 
 def weights_line(plan: Plan) -> str | None:
-    """What a plan says of what a run may change; None if there is no such thing."""
+    """Return the line for what a run may change; None if there is none."""
     for line in plan["ops"]:
         if line.startswith(HISTORY):
             return line.removeprefix(HISTORY)
@@ -240,12 +240,12 @@ def weights_line(plan: Plan) -> str | None:
 
 
 def names_readers(plan: Plan) -> bool:
-    """Whether a plan has lines of readers that a run may add and drop, as earlier ones have not."""
+    """Return whether a plan has lines for readers that a run may add and drop."""
     return any(line.startswith(READER) for line in plan["ops"])
 
 
 def plan_hash(plan: Plan) -> str:
-    """What the digest of samples begins with: all that orders samples, and what makes them.
+    """Return the start of a digest of samples: all that orders samples, and all that makes them.
 
     >>> plan_hash(beginning(0)["plan"]) == plan_hash(beginning(1)["plan"])
     True
@@ -254,7 +254,7 @@ def plan_hash(plan: Plan) -> str:
 
 
 def with_plan(cursor: Cursor, plan: Plan) -> Cursor:
-    """The cursor with the plan that resumes it; its digest notes if samples may differ."""
+    """Return the cursor with the plan that resumes it; its digest shows if samples may differ."""
     runs, _, end = cursor["digest"].rpartition(":")
     written: Any = {**plan, **cursor["plan"]}  # older cursors lack some parts
     if runs and written["ops"] and _sampled(written) != _sampled(plan):
@@ -263,9 +263,9 @@ def with_plan(cursor: Cursor, plan: Plan) -> Cursor:
 
 
 def _sampled(plan: Any) -> list[list[str]]:
-    """The parts that samples depend on, whether they are found by their place or read in order."""
+    """Return the parts that samples depend on, found by index or read in order."""
     parts: list[list[str]] = []
-    for name in _OF_SAMPLES:  # each pass asks, so no generator or comprehension is called
+    for name in _OF_SAMPLES:  # each pass runs this: no generator or comprehension
         parts.append([])
         for line in plan.get(name, ()):
             if not line.startswith((FOUND, STAGE)):
@@ -290,10 +290,10 @@ _OTHER_LAYOUTS = (
 
 
 def check_plan(written: Plan, plan: Plan, *, caching: bool = False) -> None:
-    """Compares the plan of a cursor with the plan of a loader.
+    """Compare the plan of a cursor with the plan of a loader.
 
     It warns if orders and counts are equal, but data, functions or feeds are not: then every index
-    stays, and its sample may differ.
+    is the same, but its sample may differ.
 
     Args:
         written: The plan of a cursor.
@@ -312,7 +312,7 @@ def check_plan(written: Plan, plan: Plan, *, caching: bool = False) -> None:
             f"this cursor is of another plan: the members of {several} come in another order here. "
             f"{_WHAT_TO_DO}"
         )
-    layouts = written.get("layouts", plan["layouts"])  # older cursors have none
+    layouts = written.get("layouts", plan["layouts"])  # older cursors lack them
     _refuse_other_lines(layouts, plan["layouts"], _OTHER_LAYOUTS)
     if same:
         _warn_of_changes(written, plan, found=any(line.startswith(FOUND) for line in ops))
@@ -322,7 +322,7 @@ def check_plan(written: Plan, plan: Plan, *, caching: bool = False) -> None:
 
 
 def _refuse_other_lines(written: list[str], lines: list[str], says: str) -> None:
-    """Raises if lines of a cursor that order or count samples are not those of the plan."""
+    """Raise if lines that order or count samples differ between a cursor and the plan."""
     if written != lines:
         change = says.format(*difference(written, lines))
         raise NotResumable(f"this cursor is of another plan{change}. {_WHAT_TO_DO}")
@@ -331,11 +331,11 @@ def _refuse_other_lines(written: list[str], lines: list[str], says: str) -> None
 def _by_reader(
     written: list[str], lines: list[str]
 ) -> tuple[list[str], list[str], bool, dict[str, list[str]]]:
-    """The lines of readers that both plans have, in one order, and of ops above readers.
+    """Return the lines of shared readers, in one order, and of ops above readers.
 
     Returns:
-        Both, whether the plans have the same readers in the same order, and what becomes of the
-        readers of one plan alone.
+        Both, whether the plans have the same readers in the same order, and the readers that only
+            one plan has.
     """
     names, known = ([*map(_named_in, each)] for each in (written, lines))
     both = {*names} & {*known, _ABOVE}
@@ -349,17 +349,17 @@ def _by_reader(
 
 
 def _named_in(line: str) -> str:
-    """The reader that a line is of, if a run may add and drop that; sorts before all others."""
+    """Return a line's reader, if a run may add and drop it; else a text that sorts last."""
     return line.partition(": ")[0] if line.startswith(READER) else _ABOVE
 
 
 def _lines_of_order(plan: Plan, but: str) -> list[str]:
-    """The lines that have to be equal, without those that begin with `but`."""
+    """Return the lines that must be equal, without those that begin with `but`."""
     return _lines_without(map(as_shown_now, kept_lines(plan)), but)
 
 
 def _warn_of_changes(written: Plan, plan: Plan, *, found: bool) -> None:
-    """Warns of data, functions or feeds that are not those of the plan of a cursor.
+    """Warn of data, functions or feeds that differ from the plan of a cursor.
 
     Args:
         written: The plan of a cursor.
@@ -386,15 +386,15 @@ def _warn_of_changes(written: Plan, plan: Plan, *, found: bool) -> None:
 
 
 def _others(lines: list[str], but: list[str]) -> str:
-    """What a lock says besides what another one does."""
+    """Return the entries of a lock that another one lacks."""
     return ", ".join(line for line in lines if line not in but) or "no lock"
 
 
 def _comparable(written: list[str], lines: list[str]) -> tuple[list[str], list[str]]:
-    """Both lists, without the line of the fields if one of them has no such line.
+    """Return both lists, without the line of the fields if one of them lacks it.
 
     A loader without a `feed_list` has the fields of the samples, and its plan does not name them.
-    Samples may be removed where none were.
+    Removed samples may be new.
     """
     if _lines_without(written, REMOVED) == written:
         lines = _lines_without(lines, REMOVED)
@@ -403,5 +403,5 @@ def _comparable(written: list[str], lines: list[str]) -> tuple[list[str], list[s
 
 
 def _lines_without(lines: Iterable[str], begin: str | tuple[str, ...]) -> list[str]:
-    """The lines that do not begin so."""
+    """Return the lines with another beginning."""
     return [line for line in lines if not line.startswith(begin)]

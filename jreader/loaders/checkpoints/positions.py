@@ -1,8 +1,8 @@
-"""Where a pass of a loader is: counted step by step, noted for each feed, and read off as a cursor.
+"""The position of a loader's pass: counted per step, recorded per feed, and turned into a cursor.
 
-A pass notes a plain tuple for each feed, the fields of a `Place`, of which the last one is the
-position that a cursor stores, since a loop asks for few cursors and takes many feeds. `Tally`
-counts what leads from one to the next, and `epochs` joins the epochs of a run.
+For each feed a pass records a plain tuple, the fields of a `Place`, whose last one is the position
+that a cursor stores: a loop takes many feeds and asks for few cursors. `Tally` counts from one to
+the next, and `epochs` joins the epochs of a run.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from jreader.readers.hashing import text_hash
 from jreader.workers import TURN
 
 SKIPPED: Any = object()
-"""It stands for the feed of a step that is left out, since its position counts all the same."""
+"""Replaces the feed of a skipped step, since its position counts all the same."""
 
 
 class Wanted(NamedTuple):
-    """The steps that a pass is asked for, numbered as a cursor counts.
+    """The steps that a pass must give, numbered as in a cursor.
 
     Attributes:
-        first: The number of the first one; `SKIPPED` stands for each before it, which is read.
-        until: The number of the one to stop before; None for the end.
-        endless: Whether those of later epochs follow.
+        first: The first step; the steps before it are read, and each gives `SKIPPED`.
+        until: The step to stop before; None for the end.
+        endless: Whether the steps of later epochs follow.
     """
 
     first: int = 0
@@ -35,18 +35,18 @@ class Wanted(NamedTuple):
 
 
 EVERY = Wanted()
-"""All steps of an epoch that are left."""
+"""All remaining steps of an epoch."""
 
 
 class EpochPosition(NamedTuple):
     """The position in a cursor, inside its epoch.
 
     Attributes:
-        rows: The rows of a full batch; None before the first one.
-        size: The samples per batch, if `batches` counts samples, or a text of their sizes by step;
+        rows: The rows of a full batch; None before the first batch.
+        size: The samples per batch, if `batches` counts samples, or a text of the sizes by step;
             else None.
         batches: The position of the reader of batches (`Pass.position`).
-        steps: How many steps of the epoch are done.
+        steps: The number of finished steps of the epoch.
     """
 
     rows: int | None
@@ -56,27 +56,27 @@ class EpochPosition(NamedTuple):
 
     @classmethod
     def of(cls, cursor: Cursor) -> EpochPosition:
-        """The position in a cursor.
+        """Return the position in a cursor.
 
         >>> from jreader.loaders.checkpoints.cursors import beginning
         >>> EpochPosition.of({**beginning(0), "position": [64, 64, 640, 10]}).steps
         10
 
         Raises:
-            NotResumable: Its position is not one of a loader.
+            NotResumable: Its position is not a loader's.
         """
         return cls(*checked_position(cursor["position"], (None, None, None, 0)))
 
 
 class Place(NamedTuple):
-    """Where a pass is: the cursor that it began at, and the changes since.
+    """The position of a pass: the cursor at which it began, and the changes since.
 
     Attributes:
-        began: The cursor that the pass began at.
-        samples: How many samples of the epoch are done.
+        began: The cursor at which the pass began.
+        samples: The number of finished samples of the epoch.
         runs: A hash of where the runs of consecutive samples begin (`Tally`); "" before a pass.
         end: The index in the epoch at which the last run ends.
-        position: What its cursor has as its position: the fields of an `EpochPosition`.
+        position: The position of its cursor: the fields of an `EpochPosition`.
     """
 
     began: Cursor
@@ -87,7 +87,7 @@ class Place(NamedTuple):
 
     @classmethod
     def of(cls, cursor: Cursor) -> Place:
-        """The place of a cursor, before a pass moves on from it."""
+        """Return the place of a cursor, before a pass moves on."""
         runs, _, end = cursor["digest"].rpartition(":")
         return cls(cursor, cursor["samples"], runs, int(end), cursor["position"])
 
@@ -101,16 +101,16 @@ class Place(NamedTuple):
             "samples": self.samples,
             "position": self.position,
             "digest": f"{self.runs}:{self.end}",
-            "check": "",  # made when it is handed out
+            "check": "",  # set when it is handed out
         }
 
 
 class Tally:
-    """Counts the steps of an epoch, and which of its samples a pass gives.
+    """Counts the steps of an epoch, and the samples that a pass gives.
 
-    Samples that follow one another are one run, whatever batches they came in. The digest has a
-    hash of where runs begin, and where the last one ends. So it does not depend on batch sizes,
-    hosts or devices, and costs one comparison per step.
+    Consecutive samples are one run, whatever batches they came in. The digest has a hash of where
+    runs begin, and where the last one ends. So it does not depend on batch sizes, hosts or devices,
+    and costs one comparison per step.
 
     >>> from jreader.loaders.checkpoints.cursors import beginning
     >>> small, large = Tally(beginning(0)), Tally(beginning(0))
@@ -120,13 +120,13 @@ class Tally:
     (True, 64, 2)
 
     Attributes:
-        samples: How many samples of the epoch are done.
-        steps: In how many steps they were done.
+        samples: The number of finished samples of the epoch.
+        steps: The number of steps that they took.
         place: The fields of the `Place` after them.
     """
 
     def __init__(self, cursor: Cursor, drawn: int | None = None, wanted: Wanted = EVERY) -> None:
-        """Resumes at a cursor.
+        """Resume at a cursor.
 
         Args:
             cursor: The cursor.
@@ -144,11 +144,11 @@ class Tally:
 
     @property
     def left(self) -> int | None:
-        """How many more steps are asked for; None for all."""
+        """The number of steps still wanted; None for all."""
         return None if self._until is None else max(self._until - self._offset - self.steps, 0)
 
     def gives(self, samples: int, *batches: Any) -> bool:
-        """Counts a step of so many samples; returns whether its feed is given, or skipped.
+        """Count a step of so many samples; return True to give its feed, False to skip it.
 
         The position after it has these `rows`, `size` and `batches`.
         """
@@ -159,7 +159,7 @@ class Tally:
         self.samples += samples
         if given:
             self.end = self.samples
-        # no call: there is one place for each feed
+        # no call, as every feed has a place
         self.place = self.began, self.samples, self.runs, self.end, (*batches, self.steps)
         return given and step >= self._first
 
@@ -167,7 +167,7 @@ class Tally:
         return any(low <= step < high for low, high, _ in self._skipped)
 
     def note_place(self, *batches: Any) -> None:
-        """Notes a place where no step has ended, with these `rows`, `size` and `batches`."""
+        """Record a place without finishing a step, with these `rows`, `size` and `batches`."""
         self.place = self.began, self.samples, self.runs, self.end, (*batches, self.steps)
 
 
@@ -179,18 +179,17 @@ def epochs(
     continues: bool,
     turns: bool = False,
 ) -> Pass[Any]:
-    """A pass over the feeds of a run: those of an epoch, of the next one, and so on.
+    """Return a pass over the feeds of a run: those of an epoch, of the next one, and so on.
 
-    Prefetching above it crosses the end of an epoch: the first feed of the next one is ready
-    when the loop has used the last one of this.
+    Prefetching above it crosses the end of an epoch: the first feed of the next epoch is ready when
+    the loop has used the last feed of this one.
 
     Args:
         begin: Begins a pass over an epoch, at a cursor.
         cursor: The cursor that the run begins at.
         until: The number of the step to stop before; None for no end.
-        continues: Whether an epoch begins where the one before ended, as parts of a stream do.
-        turns: Whether `TURN` stands between two epochs: the next one may be drawn by another
-            thread.
+        continues: Whether an epoch begins where the previous one ended, as in parts of a stream.
+        turns: Whether `TURN` separates two epochs, so that another thread may draw the second.
 
     Raises:
         ReaderError: An epoch has no feed, so the run would never end (while iterating).
@@ -228,7 +227,7 @@ def _check_fed(ended: Cursor) -> None:
 
 
 def next_epoch(ended: Cursor, *, continues: bool) -> Cursor:
-    """The cursor of the next epoch, made from that at the end of one; its steps begin at 0."""
+    """Return the cursor of the next epoch, from one at an epoch's end; its steps begin at 0."""
     resumes = continues and ended["position"] is not None
     position = (*ended["position"][:3], 0) if resumes else None
     return {**ended, "epoch": ended["epoch"] + 1, "step": 0, "samples": 0, "position": position}

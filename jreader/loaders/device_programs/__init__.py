@@ -4,6 +4,6 @@ stages: `loader.on_device(fn)`: jitted functions of feeds, with random keys.
 as_function: A pipeline as a function of (epoch, step) that jax can trace.
 swept_weights: Weights of a mixture as an argument of that function.
 exported: That function as bytes, which jax runs without jreader.
-resident: Loaders whose data lie on the devices, where feeds are gathered.
+resident: Loaders whose data are on the devices, where feeds are gathered.
 overlapping_rows: Columns with overlapping rows, as `as_function` keeps them on a device.
 """

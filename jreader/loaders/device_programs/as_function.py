@@ -50,7 +50,7 @@ from jreader.transforms import mix
 
 _CALL = "as_function(pipeline)"
 _LONGEST = 1 << 31
-_LOOKED_AT = 1 << 26  # bytes whose values are looked at in one go
+_LOOKED_AT = 1 << 26  # bytes whose values are checked per call
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +63,8 @@ class BatchAt(Generic[Feed]):
         functions: The functions of whole batches, in order.
         feeds: The names, shapes and dtypes of the fields.
         masked: Whether feeds carry a mask, and a short last one is padded.
-        samples: How many samples of an epoch make feeds; `ENDLESS` for a mixture without an end.
-        gathers: For each column, a function of what is on the device for it, and of rows.
+        samples: The number of an epoch's samples that make feeds; `ENDLESS` for an endless mixture.
+        gathers: For each column, a function of its device data, and of rows.
     """
 
     reader: Reader[Any]
@@ -78,7 +78,7 @@ class BatchAt(Generic[Feed]):
     def __call__(
         self, data: Any, epoch: Any, step: Any, seed: Any = None, weights: Any = None
     ) -> Feed:
-        """The feed of a step.
+        """Return the feed of a step.
 
         Args:
             data: The data that `as_function` returned with this.
@@ -92,7 +92,7 @@ class BatchAt(Generic[Feed]):
         return self.beginning(data, epoch, jnp.asarray(step) * self.batch_size, seed, weights)
 
     def weights(self, given: Any) -> np.ndarray[Any, Any]:
-        """Turns weights, as `mix` takes them, into the same whole numbers, to be traced.
+        """Turn weights, as `mix` takes them, into the same whole numbers, to be traced.
 
         >>> from jreader import arrays, mix
         >>> both = mix({"web": arrays([1, 2]), "code": arrays([3])}, seed=0, stop="repeat")
@@ -109,10 +109,10 @@ class BatchAt(Generic[Feed]):
         return whole_numbers(self.reader, given)
 
     def __len__(self) -> int:
-        """The number of steps of an epoch.
+        """Return the number of steps of an epoch.
 
         Raises:
-            TypeError: It is a mixture without an end.
+            TypeError: It is an endless mixture.
         """
         if self.samples >= ENDLESS:
             raise TypeError(f"{described(self.reader)} has no end: count steps yourself.")
@@ -121,7 +121,7 @@ class BatchAt(Generic[Feed]):
     def beginning(
         self, data: Any, epoch: Any, first: Any, seed: Any = None, weights: Any = None
     ) -> Feed:
-        """The feed that begins with sample `first` of its epoch."""
+        """Return the feed that begins with sample `first` of its epoch."""
         plane = indexed(self._plan(epoch, seed, weights))
         if plane is None:
             raise ValueError(
@@ -163,7 +163,7 @@ def as_function(
     drop_last: bool | None = None,
     last: Last | None = None,
 ) -> tuple[Any, BatchAt[Feed]]:
-    """Turns a pipeline into data on the devices and a function that jax can trace.
+    """Turn a pipeline into data on the devices and a function that jax can trace.
 
     `batch_at(data, epoch, step)` is the feed that the loader gives there. It runs under `jit`,
     `lax.scan`, `shard_map`, and `vmap` over seeds and over weights of a mixture, so a whole epoch,
@@ -219,7 +219,7 @@ def as_function(
 
 
 def _check_placement(placement: Placement, sharding: Any) -> None:
-    """Checks that data that are placed once, as they are, are what feeds are made of."""
+    """Check that data placed once, unchanged, can make feeds."""
     if placement.hosts:
         raise ValueError(
             f"{_CALL} puts all data on devices, and {described(sharding)} leaves some on the host: "
@@ -233,7 +233,7 @@ def _check_placement(placement: Placement, sharding: Any) -> None:
 
 
 def _batch(pipeline: Reader[Any], found: Batching) -> batch[Any]:
-    """The op that makes the batches of a pipeline.
+    """Return the op that makes the batches of a pipeline.
 
     Raises:
         TypeError: They differ in shape, are not all there, or are in another order.
@@ -263,7 +263,7 @@ def _batch(pipeline: Reader[Any], found: Batching) -> batch[Any]:
 
 
 def _plane(reader: Reader[Any]) -> Plane:
-    """The plane of a reader of samples, whatever seeds it is called with.
+    """Return the plane of a reader of samples, for any seeds.
 
     Raises:
         TypeError: It is not indexed.
@@ -289,7 +289,7 @@ def _plane(reader: Reader[Any]) -> Plane:
 
 
 def _fed(samples: int, op: batch[Any], last: Last | None) -> int:
-    """How many samples of an epoch make feeds.
+    """Return how many samples of an epoch make feeds.
 
     Raises:
         ShortEpoch: The last batch is short, and that is an error.
@@ -306,7 +306,7 @@ def _fed(samples: int, op: batch[Any], last: Last | None) -> int:
 
 
 def _function(op: Node[Any]) -> Callable[[Any], Any]:
-    """The function of an op of stacked columns.
+    """Return the function of an op of stacked columns.
 
     Raises:
         TypeError: The op is not `map_batches`, or takes lists of samples.
@@ -329,7 +329,7 @@ def _or_zeros(there: Any, rows: Any) -> Any:
 
 
 def _check_values(feeds: Feeds, whole: Any) -> None:
-    """Checks all values once, which a trace cannot look at; columns may differ in length.
+    """Check all values once, as a trace cannot; columns may differ in length.
 
     Raises:
         FeedMismatch: A value does not fit its field.
@@ -346,9 +346,9 @@ class _Stored(NamedTuple):
     """A column on a device.
 
     Attributes:
-        tree: What goes there: an array, or a tree of some.
-        gather: A function of that and of rows, which jax traces.
-        values: All rows, on the host; None where they are computed.
+        tree: The data on the device: an array, or a tree of arrays.
+        gather: A traceable function of the data and of rows.
+        values: All rows, on the host; None if they are computed.
     """
 
     tree: Any
@@ -357,7 +357,7 @@ class _Stored(NamedTuple):
 
 
 def _on_devices(column: Any, placement: Placement) -> _Stored:
-    """A column as it goes to the devices; of overlapping rows, the array that they overlap in."""
+    """Return a column as the devices store it; of overlapping rows, the flat array."""
     target = placement.target
     split = isinstance(target, Sharding) and not target.is_fully_replicated
     if isinstance(column, np.ndarray) and not split and (found := stored(column)):
@@ -378,5 +378,5 @@ def _on_devices(column: Any, placement: Placement) -> _Stored:
 
 
 def _as_placed(placement: Placement, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """An array in the dtype that devices have for it; values that do not fit are an error."""
+    """Return an array in the devices' dtype for it; raise if values do not fit."""
     return cast(array, placement.canonical(array.dtype.newbyteorder("=")), "a column")

@@ -1,7 +1,7 @@
 """A pipeline as bytes: the function of `as_function`, compiled to StableHLO, which jax alone runs.
 
-So a batch that a checkpoint has seen can be made again where no jreader is installed. Jax promises
-to read such bytes for six months.
+So a batch that a checkpoint has seen can be made again without jreader. Jax promises to read such
+bytes for six months.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jreader.loaders.remainders import Last
 from jreader.readers import Reader, described
 
 _CALL = "export(pipeline)"
-_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")  # jax takes any name, and makes a program of it
+_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")  # jax accepts any name, and compiles for it
 
 
 def export(

@@ -35,7 +35,7 @@ class Windows:
     strides: tuple[int, ...]
 
     def rows(self, flat: Any, rows: Any) -> Any:
-        """The given rows, gathered from the flat array; both may be traced."""
+        """Return the given rows, gathered from the flat array; both may be traced."""
         grid = np.full(self.shape[1:], self.first)
         for axis, (size, stride) in enumerate(zip(self.shape[1:], self.strides[1:], strict=True)):
             steps = np.arange(size) * stride
@@ -44,13 +44,13 @@ class Windows:
         return flat.at[begins + jnp.asarray(grid, rows.dtype)].get(mode="promise_in_bounds")
 
     def over(self, flat: Array) -> Array:
-        """All rows, as a view of the flat array."""
+        """Return all rows, as a view of the flat array."""
         strides = [stride * flat.itemsize for stride in self.strides]
         return as_strided(flat[self.first :], self.shape, strides, writeable=False)
 
 
 def stored(column: Array) -> tuple[Array, Windows] | None:
-    """The flat array that rows overlap in, and their layout; None if that saves nothing."""
+    """Return the flat array that rows overlap in, and their layout; None if that saves nothing."""
     found = bytes_below(column)
     steps = [stride // column.itemsize for stride in column.strides]
     exact = all(

@@ -1,4 +1,4 @@
-"""Loaders whose data lie on the devices: for each feed, only the number of a sample goes there."""
+"""Loaders whose data are on the devices: a feed sends only the number of a sample there."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Resident:
         axes: int,
         masked: bool,
     ) -> None:
-        """Puts the data on the devices."""
+        """Put the data on the devices."""
         self.placement, self.axes = placement, axes
         if placement.target == "host":
             raise ValueError(
@@ -50,7 +50,7 @@ class Resident:
         self._jitted: dict[Stages, Callable[..., Any]] = {}
 
     def placing(self, stages: Stages) -> Callable[[None, int, int], Any]:
-        """A function that makes a feed of the number of its first sample and of its epoch."""
+        """Return a function that makes a feed from the number of its first sample and its epoch."""
         if stages not in self._jitted:
             self._jitted[stages] = jax.jit(
                 lambda data, epoch, first: self._feed(data, epoch, first, stages)
@@ -76,10 +76,10 @@ class Resident:
 
 
 def _everywhere(placement: Placement) -> Sharding | None:
-    """The sharding that puts a copy on every device of the feeds.
+    """Return the sharding that puts a copy on every device of the feeds.
 
     Raises:
-        TypeError: The fields have shardings of their own.
+        TypeError: The fields have different shardings.
     """
     target = placement.target
     if isinstance(target, NamedSharding):

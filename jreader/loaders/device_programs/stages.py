@@ -1,11 +1,11 @@
-"""Functions of feeds that run jitted on the devices, with random keys of their own.
+"""Functions of feeds that run jitted on the devices, with their own random keys.
 
-A jitted function takes NumPy arrays itself, at a quarter of what a `device_put` before it costs (50
-against 200 us of Python a batch), so feeds for the default device go straight into the stage. Feeds
-for other devices are placed first: jit would put them elsewhere.
+A jitted function takes NumPy arrays at a quarter of the cost of a `device_put` before it (50
+against 200 us of Python per batch). So feeds for the default device go straight into the stage.
+Feeds for other devices are placed first: jit would put them elsewhere.
 
 Keys depend on the seed, the epoch, and the number of the sample in its epoch, never on devices,
-batches or workers: an augmented run is the same run on any number of devices.
+batches or workers: an augmented run is the same on any number of devices.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Stage:
     seed: Any = 0
 
     def __post_init__(self) -> None:
-        """Raises an error if `fn` cannot be called, or `rng` or `seed` has a wrong value."""
+        """Raise an error if `fn` cannot be called, or `rng` or `seed` has a wrong value."""
         errors.check_function(_CALL, self.fn, "a feed")
         if self.rng not in (None, "batch", "sample"):
             raise ValueError(
@@ -66,11 +66,11 @@ class Stage:
         set_fields(self, seed=as_seed(self.seed, _CALL))
 
     def __str__(self) -> str:
-        """The line that stands for it in a cursor."""
+        """Return the stage's line in a cursor."""
         return f"on_device({hashed(self.fn)}, rng={self.rng!r}, seed={self.seed})"
 
     def traced(self, feed: Any, shape: tuple[int, ...], epoch: Any, first: Any) -> Any:
-        """The result for a feed that begins with sample `first` of its epoch.
+        """Return the result for a feed that begins with sample `first` of its epoch.
 
         Args:
             feed: The feed, traced.
@@ -96,7 +96,7 @@ class Stage:
 
 
 def words(number: Any) -> Any:
-    """A number as two uint32 words: in one word, epoch 2**32 would be epoch 0.
+    """Return a number as two uint32 words: in one word, epoch 2**32 would be epoch 0.
 
     >>> words(2**32 + 7)
     array([1, 7], dtype=uint32)
@@ -114,7 +114,7 @@ def _folded(key: Any, number: Any) -> Any:
 
 
 def _words_after(first: Any, counts: Any) -> Any:
-    """The numbers `first + counts`, as words along a last axis."""
+    """Return the numbers `first + counts`, as words along a last axis."""
     low = first[1] + counts
     return jnp.stack([first[0] + (low < counts), low], axis=-1)
 
@@ -123,8 +123,8 @@ class Layout(NamedTuple):
     """The layout of a feed.
 
     Attributes:
-        axes: How many leading axes count samples.
-        steps: Which of them counts steps; None for none.
+        axes: The number of leading axes that count samples.
+        steps: The one of them that counts steps; None if none does.
         target: The sharding of the feed.
     """
 
@@ -150,7 +150,7 @@ class Stages:
         self._jitted: dict[Layout, Callable[..., Any]] = {}
 
     def traced(self, feed: Any, layout: Layout, epoch: Any, first: Any) -> Any:
-        """The feed after all functions, on the same devices; `epoch` and `first` are `words`."""
+        """Apply all functions to the feed, on the same devices; `epoch` and `first` are `words`."""
         shape = first_column(feed).shape[: layout.axes]
         if layout.steps is None:
             made = self._step(feed, shape, epoch, first)
@@ -165,13 +165,13 @@ class Stages:
         for stage in self.stages:
             feed = stage.traced(feed, shape, epoch, first)
         with errors.noting(_NO_TREE, TypeError):
-            jax.tree.map(jax.typeof, feed)  # it refuses what jit and vmap would, in other words
+            jax.tree.map(jax.typeof, feed)  # raises a clearer error than jit and vmap
         return feed
 
     def _each_step(
         self, feed: Any, shape: tuple[int, ...], axis: int, epoch: Any, first: Any
     ) -> Any:
-        """Calls the functions for each step of a chunk, so that they see feeds of one step."""
+        """Call the functions on each step of a chunk, so that they see feeds of one step."""
         inner = (*shape[:axis], *shape[axis + 1 :])
         each = np.uint32(np.prod(inner))
         firsts = _words_after(first, each * jnp.arange(shape[axis], dtype=jnp.uint32))
@@ -183,7 +183,7 @@ class Stages:
         return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, min(axis, leaf.ndim - 1)), made)
 
     def on(self, placement: Placement, layout: Layout) -> Callable[..., Any]:
-        """A function that puts a host feed on the devices and calls the stages there.
+        """Return a function that puts a host feed on the devices and calls the stages there.
 
         It takes the feed and, to draw keys, the number of its first row and its epoch.
         """
@@ -209,7 +209,7 @@ class Stages:
 
 
 def _kept(target: NamedSharding, shape: tuple[int, ...], leaf: jax.Array) -> jax.Array:
-    """The leaf, kept on the devices of its samples if it still has their axes."""
+    """Return the leaf, kept on the devices of its samples if it still has their axes."""
     if leaf.shape[: len(shape)] != shape:
         return leaf
     sharding = NamedSharding(target.mesh, PartitionSpec(*target.spec[: leaf.ndim]))

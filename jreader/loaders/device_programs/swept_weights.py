@@ -1,8 +1,8 @@
 """Weights of a mixture as an argument of a program, so that one program runs many mixtures.
 
-A weight that is traced is a whole number: a trace has 32 bits, and the exact proportion of floats,
-which `mix` takes as they are printed, needs more. Numbers on the host become the same whole numbers
-as in `mix`, or an error says that they are too large.
+A traced weight is an int: a trace has 32 bits, and the exact proportion of floats, which `mix`
+takes as they are printed, needs more. Numbers on the host become the same ints as in `mix`, or an
+error says that they are too large.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _CALL = "batch_at(data, epoch, step, weights=...)"
 
 
 def weighted(reader: Reader[Any], weights: Any) -> Reader[Any]:
-    """The plan with other weights of its mixture, traced or not.
+    """Return the plan with other weights of its mixture, traced or not.
 
     Raises:
-        TypeError: Traced weights are no whole numbers, or there is no mixture that takes them.
-        ValueError: There is not one for each reader of the mixture; or as in `whole_numbers`.
+        TypeError: Traced weights are not ints, or there is no mixture that takes them.
+        ValueError: Some reader of the mixture has none; or as in `whole_numbers`.
     """
     mixture = mixture_of(reader)
     if isinstance(weights, jax.core.Tracer):
@@ -40,7 +40,7 @@ def weighted(reader: Reader[Any], weights: Any) -> Reader[Any]:
 
 
 def whole_numbers(reader: Reader[Any], weights: Any) -> np.ndarray[Any, Any]:
-    """Weights as the whole numbers that a mixture makes of them, as int32.
+    """Convert weights to the ints that a mixture makes from them, as int32.
 
     Raises:
         TypeError: They have another form than the weights of `mix`.
@@ -58,7 +58,7 @@ def whole_numbers(reader: Reader[Any], weights: Any) -> np.ndarray[Any, Any]:
 
 
 def mixture_of(reader: Reader[Any]) -> mix[Any]:
-    """The mixture of a plan that may have other weights without another end.
+    """Return the mixture of a plan that can take other weights without ending elsewhere.
 
     Raises:
         TypeError: There is none, there are several, it ends, or its weights change.

@@ -1,9 +1,9 @@
-"""`Board`: where processes of one run post messages to each other, also when one of them fails.
+"""`Board`: where the processes of a run post messages to each other, also when one of them fails.
 
 A process that ends with an error would wait for the others in jax's shutdown for minutes. The
 others would wait for it in a step that it never joins, as long as its connections are open. So it
-posts what happened, waits for the others for some seconds, and exits: then the step that they wait
-in fails with an error.
+posts what happened, waits some seconds for the others, and exits: then their step fails with an
+error.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from jreader.loaders.multihost.lane_places import Places
 from jreader.readers.exits_and_forks import ForkGuard
 from jreader.readers.hashing import text_hash
 
-_KEPT_PASSES = 16  # passes whose words are left to those that are slower
-GROUP = 64  # feeds of which messages are deleted at once
-_STORE_TIMEOUT = 60.0  # seconds that the store may take
-_MAX_MILLISECONDS = 1 << 31  # milliseconds; a time that is further off overflows there
-_FAILURE_TIMEOUT = 10.0  # seconds that a process that has failed waits for the others
+_KEPT_PASSES = 16  # passes whose messages are kept for slower processes
+GROUP = 64  # feeds whose messages are deleted at once
+_STORE_TIMEOUT = 60.0  # seconds to wait for the store
+_MAX_MILLISECONDS = 1 << 31  # a longer timeout overflows in the store
+_FAILURE_TIMEOUT = 10.0  # seconds that a failed process waits for the others
 _NUMBERS: defaultdict[str, Iterator[int]] = defaultdict(count)
 _GONE, _AT = "jreader/gone/", "jreader/at/"
-_rings: set[str] = set()  # groups of processes of which each watches the next
-_lost: set[int] = set()  # processes
+_rings: set[str] = set()  # groups of processes, each of which watches the next
+_lost: set[int] = set()  # lost processes
 CLOSED, ENDED = "it closed the pass before its end", "its program has ended"
 LOST = "it was killed, or its machine is lost"
 
 
 class Message(NamedTuple):
-    """What a process says of itself in a pass.
+    """The state of a process in a pass.
 
     Attributes:
-        feeds: How many feeds are prepared; once the pass is left, how many its loop got.
-        end: None while there may be more feeds; "" after the last one; or what went wrong.
-        places: Of the last feeds: its number, from 1, and where the lanes of the process are then.
+        feeds: The number of prepared feeds; once the pass is left, of those that the loop got.
+        end: None while there may be more feeds; "" after the last one; or the error.
+        places: For each of the last feeds, its number, from 1, and the positions of the lanes then.
     """
 
     feeds: int = 0
@@ -58,41 +58,41 @@ class Message(NamedTuple):
 
 
 class Leaving(Protocol):
-    """A pass that can be left before its end.
+    """A pass that can be left early.
 
     Attributes:
-        turn: Its number.
+        turn: The number of the pass.
     """
 
     turn: int
 
     @property
     def over(self) -> bool:
-        """Whether it is over here."""
+        """True if it is over on this process."""
 
     def leave(self, why: str) -> None:
-        """Posts that this process takes no more feeds of the pass, and why."""
+        """Post that this process takes no more feeds of the pass, and why."""
 
 
 class Board:
-    """The messages of the processes of one loader: a value of each process for each subject.
+    """The messages of a loader's processes: one value per process and subject.
 
     Attributes:
         me: The index of this process.
         others: The indices of the other processes that feed the same arrays.
         turn: The number of the next pass.
-        reported: The subject of the last report of all processes.
-        closed: The number and the message of the pass that was closed last, until another begins.
+        reported: The subject of the latest report of all processes.
+        closed: The number and the message of the pass closed last, until another begins.
     """
 
     closed: tuple[int, Message] | None = None
     reported: str | None = None
 
     def __init__(self, processes: set[int], made_at: str) -> None:
-        """Makes the board, named after the line that made the loader, equal on all processes.
+        """Make the board, named after the line that made the loader, which all processes share.
 
         A loader that only one process iterates does not change the names of others. The line that
-        iterates would not do: it lies in tqdm where a process shows a progress bar.
+        iterates cannot be the name: it is in tqdm on a process that shows a progress bar.
 
         Raises:
             RuntimeError: `jax.distributed` is not initialized.
@@ -115,7 +115,7 @@ class Board:
         _watch_next(self.me, sorted(processes), group)
 
     def enter(self, each: Leaving) -> None:
-        """Numbers a pass, as the next one."""
+        """Number a pass, as the next one."""
         self.closed = None
         each.turn, self.turn = self.turn, self.turn + 1
         self._passes.add(each)
@@ -123,9 +123,9 @@ class Board:
             self.lose(process)
 
     def began(self, turn: int) -> None:
-        """Notes that this process was the first in a pass, so that it deletes what is said of it.
+        """Record that this process began a pass first, so that it deletes the messages of the pass.
 
-        It deletes the messages of passes long before, which are over here.
+        It deletes the messages of much earlier passes, which are over here.
         """
         self._begun.append(turn)
         needed = {each.turn for each in list(self._passes) if not each.over}
@@ -134,18 +134,18 @@ class Board:
             self.delete(old)
 
     def post(self, subject: object, value: Any) -> None:
-        """Posts a value for a subject, as JSON, in place of the one before."""
+        """Post a value for a subject, as JSON, in place of the previous one."""
         text = json.dumps(value)
         self._store.key_value_set(self._key(subject, self.me), text, allow_overwrite=True)
 
     def read(self, subject: object) -> dict[int, Any]:
-        """The values of the other processes for a subject."""
+        """Return the values of the other processes for a subject."""
         found = self._store.key_value_dir_get(self._key(subject, ""))
         texts = {int(key.rpartition("/")[2]): text for key, text in found}
         return {each: json.loads(text) for each, text in texts.items() if each in self.others}
 
     def read_of(self, subject: object, process: int) -> Any | None:
-        """The value of one process for a subject; None if there is none."""
+        """Return the value of one process for a subject; None if there is none."""
         try:
             return json.loads(self._store.key_value_try_get(self._key(subject, process)))
         except jax.errors.JaxRuntimeError as error:
@@ -154,7 +154,7 @@ class Board:
             raise
 
     def first(self, subject: object, value: Any) -> Any:
-        """Posts a value for all processes, if none has posted one; returns the one that counts."""
+        """Post a value for all processes, unless one has; return the one that counts."""
         try:
             self._store.key_value_set(f"{self._name}/{subject}", json.dumps(value))
         except jax.errors.JaxRuntimeError as error:
@@ -164,7 +164,7 @@ class Board:
         return value
 
     def awaited(self, subject: object, seconds: float) -> Any | None:
-        """The value for all processes, as soon as there is one; None if that takes longer."""
+        """Return the value for all processes once there is one; None after so many seconds."""
         limit = round(min(max(1000 * seconds, 1), _MAX_MILLISECONDS))
         try:
             text = self._store.blocking_key_value_get(f"{self._name}/{subject}", limit)
@@ -175,40 +175,40 @@ class Board:
         return json.loads(text)
 
     def count(self, subject: object, more: int) -> int:
-        """Adds to a number of all processes, and returns it."""
+        """Add to a number of all processes, and return it."""
         counted: int = self._store.key_value_increment(f"{self._name}/{subject}", more)
         return counted
 
     def delete(self, subject: object) -> None:
-        """Deletes the messages of a subject, and of those below it."""
+        """Delete the messages of a subject, and of those below it."""
         self._store.key_value_delete(f"{self._name}/{subject}")
 
     def post_left(self, turn: int, message: Message, reported: int = 0) -> None:
-        """Posts that this process has left a pass, of which it had reported so many feeds."""
+        """Post that this process has left a pass, in which it had reported so many feeds."""
         self.post(f"{turn}/left", message)
         # for processes that wait for that feed
         self.first(news_of(turn, reported + 1), [0, None, self.me])
         self.first(f"{turn}/first left", self.me)
 
     def post_over(self, turn: int) -> None:
-        """Posts that a pass is over here: others need not wait for this process in it."""
+        """Post that a pass is over here: others need not wait for this process in it."""
         self._over.append(turn)
         if not fork_guard.forked:
             with suppress(jax.errors.JaxRuntimeError):  # jax.distributed was shut down
                 self.post("over", list(self._over))
 
     def lose(self, process: int) -> None:
-        """Posts that another process is gone from all passes that are not over there."""
+        """Post that another process is gone from all passes that are not over on it."""
         going = {self.turn, *(each.turn for each in list(self._passes) if not each.over)}
         for turn in going.difference(self.read_of("over", process) or ()):
             self.first(f"{turn}/left/{process}", Message(0, LOST))
             self.first(f"{turn}/first left", process)
 
     def leave(self, why: str) -> None:
-        """Posts that this process takes no more feeds of any pass, and why."""
+        """Post that this process takes no more feeds of any pass, and why."""
         for each in list(self._passes):
             each.leave(why)
-        if self.closed:  # before anybody knew why: an error drops what a loop holds
+        if self.closed:  # before the reason was known: an error drops what a loop holds
             turn, message = self.closed
             self.post(f"{turn}/left", message._replace(end=why))
         self.post_left(self.turn, Message(0, why))
@@ -218,18 +218,18 @@ class Board:
 
 
 def news_of(turn: int, feed: int) -> str:
-    """The subject of the message that says whether all processes have a feed, and how many more."""
+    """Return the subject of the message on whether all processes have a feed, and how many more."""
     return f"{turn}/feeds/{feed // GROUP}/{feed}"
 
 
 fork_guard = ForkGuard()
 _boards: WeakSet[Board] = WeakSet()
-_hooks: list[Any] = []  # what shows an error, as it was before
-_failed: list[str] = []  # what this program ended with
+_hooks: list[Any] = []  # the hooks that show errors, as they were
+_failed: list[str] = []  # the error that ended this program
 
 
 def _state() -> Any:
-    # there is no public way to the store; who has no need of it need not find it
+    # the store has no public access; a program without need of it never looks for it
     from jax._src import distributed  # noqa: PLC0415  # private, so imported on use
 
     return distributed.global_state
@@ -240,31 +240,30 @@ def _client() -> Any:
 
 
 def _watch_next(me: int, processes: list[int], ring: str) -> None:
-    """Watches the next of the processes, once; it posts on all boards if that one is gone."""
+    """Watch the next of the processes, once; post on all boards if it is gone."""
     if ring in _rings:
         return
     _rings.add(ring)
     other = processes[(processes.index(me) + 1) % len(processes)]
-    with suppress(OSError):  # there is no network: jax gives up who is silent
+    with suppress(OSError):  # there is no network: jax gives up silent processes
         post = partial(_post, f"{_AT}{ring}/{me}")
         server = neighbours.listen(_state().coordinator_address, post)
         neighbours.watch(server, partial(_beat_of, f"{_AT}{ring}/{other}"), partial(_lose, other))
 
 
 def _post(key: str, value: Any) -> bool:
-    """Posts a value in place of the one before; returns whether the run continues."""
+    """Post a value in place of the previous one; return whether the run continues."""
     store = _client()
-    with suppress(jax.errors.JaxRuntimeError):  # it ends
+    with suppress(jax.errors.JaxRuntimeError):  # the run is over
         if store:
             store.key_value_set(key, json.dumps(value), allow_overwrite=True)
     return store is not None
 
 
 def _beat_of(key: str) -> Any | None:
-    """The value that was posted; () if there is none yet, None if the run is over.
+    """Return the posted value; () if there is none yet, None if the run is over.
 
-    A thread that is inside a call of the store when the interpreter goes away aborts the process,
-    so no call waits.
+    A thread inside a call of the store at interpreter exit aborts the process, so no call waits.
     """
     store = _client()
     with suppress(jax.errors.JaxRuntimeError):
@@ -281,7 +280,7 @@ def _lose(process: int) -> None:
 
 
 def _post_the_end(board: Board) -> None:
-    """Makes this program post its end, and the error that ended it."""
+    """Make this program post its end, and the error that ended it."""
     _boards.add(board)
     if not _hooks:
         _hooks.append(sys.excepthook)
@@ -300,13 +299,13 @@ def _post_error(
 
 def _post_to_all(why: str) -> None:
     for board in list(_boards):
-        with suppress(jax.errors.JaxRuntimeError):  # the store may be gone, with the process of it
+        with suppress(jax.errors.JaxRuntimeError):  # the store may be gone, with its process
             board.leave(why)
 
 
-@atexit.register  # here, as early as can be: what is registered earlier may not be called
+@atexit.register  # as early as possible: later ones may not be called
 def _leave() -> None:
-    """Waits for the others as jax would, but only some seconds after an error."""
+    """Wait for the others as jax would, but only some seconds after an error."""
     store = _client() if _hooks and not fork_guard.forked else None
     if store is None:
         return

@@ -1,9 +1,11 @@
-"""`Counts`: how far all processes are in a pass, counted by the store and not by each of them.
+"""`Counts`: the progress of all processes in a pass, counted by the store.
 
-A process reports its feeds by adding to a number of the store, which holds two digits for each of
-some feeds: how many processes have reported it, and how many of these have no samples of their own
-for it. So whoever adds sees whether all have it now, and then posts how far all are. The others
-wait for that one value. So a feed costs each process the same, however many there are.
+A process reports its feeds by adding to a number in the store, which holds two digits for each of
+some
+feeds: how many processes have reported it, and how many of these lack samples for it. So whoever
+    adds
+sees whether all have it now, and then posts the progress of all. The others wait for that one
+value. So a feed costs each process the same, whatever their number.
 """
 
 from __future__ import annotations
@@ -13,12 +15,12 @@ from collections.abc import Callable, Sequence
 from jreader.errors import ReaderError
 from jreader.loaders.multihost.board import GROUP, Board, news_of
 
-_BITS = 31  # of a number of the store, which cannot add beyond
-_KEPT_GROUPS = 64  # groups of feeds of which messages are kept
+_BITS = 31  # of a number in the store, which cannot add beyond
+_KEPT_GROUPS = 64  # groups of feeds whose messages are kept
 
 
 class Counts:
-    """How far all processes are in a pass.
+    """The progress of all processes in a pass.
 
     Attributes:
         reported: Feeds that this process has reported; the end of its feeds counts as one more.
@@ -28,28 +30,28 @@ class Counts:
     """
 
     def __init__(self, board: Board, turn: int, has_feed: Callable[[int], bool]) -> None:
-        """Begins with no feed.
+        """Begin without feeds.
 
         Args:
             board: The board of the loader.
             turn: The number of the pass.
-            has_feed: Whether the epoch has a feed for which so many processes have nothing.
+            has_feed: Whether the epoch has a feed that so many processes lack samples for.
         """
         self._board, self._turn, self._has_feed = board, turn, has_feed
         self.processes = len(board.others) + 1
         self._bits = self.processes.bit_length()
-        self._room = _BITS // (2 * self._bits)  # feeds that one number counts
+        self._room = _BITS // (2 * self._bits)  # feeds counted by one number
         self.reported = self.agreed_feeds = 0
         self.lacking: int | None = None
         self.gone: int | None = None
 
     @property
     def over(self) -> bool:
-        """Whether no feed will be known that all have, besides those that are."""
+        """True if it is known that no further feed is on all processes."""
         return self.lacking is not None or self.gone is not None
 
     def check(self) -> None:
-        """Raises ReaderError if there are too many processes to be counted."""
+        """Raise ReaderError if there are too many processes to be counted."""
         if not self._room:
             raise ReaderError(
                 f"{self.processes} processes read a stream, and at most {(1 << _BITS // 2) - 1} "
@@ -58,7 +60,7 @@ class Counts:
             )
 
     def report(self, lacking: Sequence[bool]) -> None:
-        """Reports more feeds: for each, whether this process lacks samples for it."""
+        """Report more feeds: for each, whether this process lacks samples for it."""
         while lacking and not self.over:
             block, place = divmod(self.reported, self._room)
             some, lacking = lacking[: self._room - place], lacking[self._room - place :]
@@ -72,7 +74,7 @@ class Counts:
             self._post_news(block, self._full(counted - digits), counted)
 
     def _full(self, counted: int) -> int:
-        """How many of the feeds that one number counts all processes have reported."""
+        """Return how many of the feeds counted by one number all processes have reported."""
         return next(
             n for n in range(self._room + 1) if self._digit(counted, 2 * n) != self.processes
         )
@@ -81,7 +83,7 @@ class Counts:
         return counted >> self._bits * number & (1 << self._bits) - 1
 
     def _post_news(self, block: int, known: int, counted: int) -> None:
-        """Posts how far all are, if a report of this process was the last one for some feeds."""
+        """Post the progress of all, if this process's report completed some feeds."""
         full = self._full(counted)
         if full == known:
             return
@@ -97,14 +99,14 @@ class Counts:
             self._board.delete(f"{self._turn}/feeds/{agreed_feeds // GROUP - _KEPT_GROUPS}")
 
     def wait_for_news(self, seconds: float) -> bool:
-        """Whether there is news, within so many seconds."""
+        """Wait for news, for so many seconds; return whether any came."""
         news = self._board.awaited(news_of(self._turn, self.agreed_feeds + 1), seconds)
         if news is not None:
             self._take(*news)
         return news is not None
 
     def _take(self, agreed_feeds: int, lacking: int | None = None, gone: int | None = None) -> None:
-        """Notes news, unless another thread has noted later ones."""
+        """Take news, unless another thread has taken later ones."""
         self.agreed_feeds = max(self.agreed_feeds, agreed_feeds)
         if lacking is not None:
             self.lacking = lacking

@@ -1,4 +1,4 @@
-"""The places of lanes: each process knows those that it reads, and a cursor has those of all."""
+"""The positions of lanes: each process knows those that it reads; a cursor has all of them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from jreader.loaders.checkpoints.positions import EpochPosition, Place
 from jreader.readers import Position
 
 Places: TypeAlias = Sequence[tuple[int, Position]]
-"""The numbers of some lanes, and where each is."""
+"""The numbers of some lanes, and the position of each."""
 
 
 class Filler(NamedTuple):
-    """A feed of which this process has no sample of its own, given only if another one has.
+    """A feed for which this process lacks samples, given only if another one has some.
 
     Attributes:
         feed: The feed, or SKIPPED.
@@ -33,9 +33,9 @@ class LanesHere:
 
     Attributes:
         numbers: Their numbers.
-        ends: When an epoch ends: with the "first" lane that does, on any process, with the "last",
-            or all have to end "together".
-        steps: How many steps are left of the epoch; None for as many as there are.
+        ends: When an epoch ends: with the "first" lane that ends on any process, with the "last"
+            one, or "together", if all must end at once.
+        steps: The number of remaining steps of the epoch; None for as many as there are.
     """
 
     numbers: Sequence[int]
@@ -44,7 +44,7 @@ class LanesHere:
 
 
 def lanes_read(share: Share, lanes: int) -> list[int]:
-    """The numbers of the lanes whose rows a process feeds.
+    """Return the numbers of the lanes whose rows a process feeds.
 
     >>> lanes_read(Share(8, ((0, 2), (4, 5))), 4)
     [0, 2]
@@ -54,7 +54,7 @@ def lanes_read(share: Share, lanes: int) -> list[int]:
 
 
 def places(place: tuple[Any, ...], numbers: Iterable[int]) -> Places:
-    """Where some lanes are, in the fields of a `Place`."""
+    """Return the positions of some lanes in the fields of a `Place`."""
     of_all = EpochPosition(*Place(*place).position).batches
     return [(number, of_all[number]) for number in numbers]
 
@@ -62,7 +62,7 @@ def places(place: tuple[Any, ...], numbers: Iterable[int]) -> Places:
 def scattered(
     place: tuple[Any, ...], others: Callable[[], Iterable[tuple[int, Position]]]
 ) -> Place:
-    """The `Place` whose cursor asks for the places of the lanes that others read."""
+    """Return the `Place` whose cursor asks for the positions of the lanes that others read."""
     here = Place(*place)
     position = EpochPosition(*here.position)
     batches = Scattered(position.batches)

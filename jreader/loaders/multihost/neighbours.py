@@ -1,12 +1,12 @@
 """Detect killed processes: the kernel closes their connections.
 
-Each process listens at a port that serves nothing, and is connected to that of the next
-one. A connection that ends, and cannot be made again, means that the process is gone. So the watch
-costs two connections a process, however many there are, and nothing while all is well. A machine
-that is lost answers none of the probes that the kernel sends meanwhile.
+Each process listens at a port that serves nothing, and connects to the port of the next process. A
+connection that ends, and cannot be made again, means that the process is gone. So watching costs
+two connections per process, however many there are, and nothing while all is well. A machine that
+is lost answers none of the probes that the kernel sends meanwhile.
 
-Until it is connected, a process also says every 2 seconds that it is there. One that cannot be
-reached, and says so no more, is gone too; so it is where a firewall forbids the connection.
+Until it is connected, a process also posts a heartbeat every 2 seconds. One that cannot be reached,
+and posts no more, is gone too; this also works if a firewall forbids the connection.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _PROBES = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3}  # lost afte
 _FIRST_POLL_SECONDS, _RECONNECT_SECONDS = 0.05, 0.1
 _HEARTBEAT_SECONDS = 2.0  # also between two checks of a process that is not connected
 _HEARTBEAT_TIMEOUT = 5.0  # seconds without a heartbeat, after which a process counts as lost
-_listening: list[socket.socket] = []  # as long as this process lives
+_listening: list[socket.socket] = []  # open as long as this process lives
 
 
 def listen(coordinator: str, post_beat: Callable[[list[Any]], bool]) -> socket.socket:
-    """Listens from now on, and says where, with a number that grows until somebody is connected.
+    """Listen from now on, and post where, with a growing number, until a process connects.
 
     Args:
-        coordinator: The address of the first process, which all reach: who reaches it has an
-            address of the same network.
+        coordinator: The address of the first process, which all can reach: a process that reaches
+            it has an address in the same network.
         post_beat: Posts [host, port, number]; returns whether the run continues. The last number is
             None.
     """
@@ -65,10 +65,10 @@ def _beat(server: socket.socket, post_beat: Callable[[list[Any]], bool]) -> None
 def watch(
     server: socket.socket, last_beat: Callable[[], Any | None], on_lost: Callable[[], None]
 ) -> None:
-    """Waits on a thread for the end of another process.
+    """Wait on a thread for the end of another process.
 
     Args:
-        server: Where this process listens.
+        server: The socket on which this process listens.
         last_beat: Returns the latest post of the other process: empty before its first, None if the
             run is over.
         on_lost: Called when the other process is gone.
@@ -93,7 +93,7 @@ def _watch(here: str, last_beat: Callable[[], Any | None], on_lost: Callable[[],
 
 
 def _met(host: str, port: int) -> bool:
-    """Whether a process was connected; it returns once that can be connected no more."""
+    """Connect to a process; return, once it is gone, whether that ever succeeded."""
     met = False
     with suppress(OSError):
         while True:
@@ -105,13 +105,13 @@ def _met(host: str, port: int) -> bool:
                         line.setsockopt(socket.IPPROTO_TCP, option, value)
                 line.settimeout(None)
                 with suppress(OSError):
-                    line.recv(1)  # until that process ends, or its machine does
+                    line.recv(1)  # returns when that process, or its machine, ends
             time.sleep(_RECONNECT_SECONDS)  # a proxy may end each connection at once
     return met
 
 
 def _is_of_one(there: str, here: str) -> bool:
-    """Whether an address means the same process here; a loopback one does on its machine only.
+    """Return whether an address means the same process here; loopback ones are local.
 
     >>> _is_of_one("10.0.0.7", "10.0.0.8"), _is_of_one("127.0.0.1", "127.0.0.1")
     (True, True)

@@ -1,4 +1,4 @@
-"""Samples as a user names them: by number, in a source or a file, or by where they lie in files."""
+"""Samples as a user names them: by number, in a source or a file, or by their place in files."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class AskedRows:
     """Samples of a source.
 
     Attributes:
-        indices: Their numbers; or a `Where`, or several, as `Samples.files` gives them.
-        source: The source in which they are counted, where a plan has several: the name or the
-            number of a reader, or the path of a file. None for all sources, one after another.
-        field: The field whose source is meant, where fields come from several; None for the first.
-        call: What errors name.
+        indices: Their numbers; or a `Where`, or several, as `Samples.files` has them.
+        source: The source that counts them, if a plan has several: the name or the number of a
+            reader, or the path of a file. None for all sources, one after another.
+        field: The field whose source is meant, if fields come from several; None for the first.
+        call: The call, as errors show it.
     """
 
     indices: Any
@@ -38,7 +38,7 @@ class AskedRows:
     call: str = "loader.where(indices)"
 
     def found(self, reader: Reader[Any], plane: Plane) -> tuple[Array, int, int]:
-        """The numbers of the samples, what to add for the rows of a column, and its number.
+        """Return the numbers of the samples, the shift to a column's rows, and its number.
 
         Args:
             reader: The plan.
@@ -66,7 +66,7 @@ class AskedRows:
         return numbers, first, number
 
     def _numbers(self, column: Column) -> Array:
-        """The numbers as an array; of a `Where`, the row of the column that lies there."""
+        """Return the numbers as an array; for a `Where`, the row of the column that is there."""
         places = [self.indices] if isinstance(self.indices, Where) else self.indices
         if isinstance(places, list) and places and isinstance(places[0], Where):
             places = [_row_at(column, *where) for where in places]
@@ -82,7 +82,7 @@ class AskedRows:
         return numbers.astype(np.int64)
 
     def _span(self, reader: Reader[Any], number: int, column: Column) -> tuple[int, int]:
-        """Where the rows of the source begin and end in a column."""
+        """Return where the rows of the source begin and end in a column."""
         op = _joined(reader)
         several = op.readers if isinstance(op, (mix, chain, interleave)) else ()
         names = [str(name) for name in getattr(op, "names", None) or range(len(several))]
@@ -101,7 +101,7 @@ class AskedRows:
 
 
 def _joined(reader: Any) -> Any:
-    """The op whose rows a plan selects or reorders; a cache on disk has rows of its own."""
+    """Return the op whose rows a plan selects or reorders; a cache on disk has its own rows."""
     while getattr(reader, "from_reader", "") in ("all", "some"):
         in_memory = isinstance(reader, cache)
         if in_memory and reader.path is not None:
@@ -111,18 +111,18 @@ def _joined(reader: Any) -> Any:
 
 
 def _row_at(column: Column, path: str, offset: int) -> int:
-    """The row of a column that a byte of a file is part of."""
+    """Return the row of a column that contains a byte of a file."""
     low, high = _span_of_file(column, path)
     return low - 1 + bisect_right(range(low, high), offset, key=lambda row: _at(column, row).offset)
 
 
 def _span_of_file(column: Column, path: str | PathLike[str]) -> tuple[int, int]:
-    """The first row of a column that lies in a file, and the row after the last one.
+    """Return the first row of a column that is in a file, and the row after the last one.
 
-    Files are passed one by one: steps that grow, and then halves, find where each ends.
+    It passes files one by one: growing steps, and then halving, find where each ends.
 
     Raises:
-        ValueError: No row lies in it.
+        ValueError: No row is in the file.
     """
     low, end, wanted = 0, len(column), Path(path).resolve()
     while low < end:
@@ -146,10 +146,10 @@ def _in_another_file(column: Column, path: str, row: int) -> bool:
 
 
 def _at(column: Column, row: int) -> Where:
-    """Where a row lies.
+    """Return where a row lies.
 
     Raises:
-        ValueError: It lies in no file, or does not say where.
+        ValueError: It is in no file, or its place is unknown.
     """
     places = column.where(np.array([row]))
     if places is None:

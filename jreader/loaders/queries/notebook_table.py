@@ -1,4 +1,4 @@
-"""How a loader shows itself in a notebook: its plan, its fields, and where they go."""
+"""A loader's table in a notebook: its plan, its fields, and where they go."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from jreader.readers.plan_lines import Line, lines_of, under
 
 
 def picture(loading: Loading | None, capacity: int) -> list[Line]:
-    """The lines of a loader's table; it reads nothing.
+    """Return the lines of a loader's table; it reads nothing.
 
     Args:
         loading: What the loader loads; None for a loader without a source.
-        capacity: How many feeds the loader prefetches.
+        capacity: The number of feeds that the loader prefetches.
     """
     text = f"DataLoader(capacity={capacity})"
     if loading is None:
@@ -52,7 +52,7 @@ def _fields(loading: Loading) -> list[Line]:
 
 
 def where(placement: Placement) -> str:
-    """Where feeds go, in few words.
+    """Return where feeds go, in few words.
 
     >>> from jreader.devices import places_placement, sharding_placement
     >>> where(places_placement(None)), where(sharding_placement("host"))

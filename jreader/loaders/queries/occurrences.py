@@ -36,9 +36,9 @@ class Occurrences:
         epoch: The number of the epoch.
         step: The number of the step in its epoch, from 0.
         row: The row of the batch of that step.
-        begin: Of a sample that is a part of the row, as a document in a window is, at which value
-            of the row it begins; else 0.
-        end: Before which value of the row it ends; 0 where the sample is the row.
+        begin: For a sample that is a part of the row, such as a document in a window, the value of
+            the row at which it begins; else 0.
+        end: The value of the row before which it ends; 0 if the sample is the whole row.
     """
 
     sample: Array
@@ -52,24 +52,24 @@ class Occurrences:
         return len(self.step)
 
     def __iter__(self) -> Iterator[tuple[int, int, int, int]]:
-        """Yields the sample, epoch, step and row of each."""
+        """Yield the sample, epoch, step and row of each."""
         parts = (self.sample, self.epoch, self.step, self.row)
         return zip(*(part.tolist() for part in parts), strict=True)
 
     def __repr__(self) -> str:
-        """The arrays, without those of parts where there are none."""
+        """Show the arrays, without those of parts if there are none."""
         many = 6 if self.end.any() else 4
         parts = list(vars(self).items())[:many]
         return f"Occurrences({', '.join(f'{name}={part!r}' for name, part in parts)})"
 
 
 class Epochs(NamedTuple):
-    """The part of a run that is asked about.
+    """The part of a run to search.
 
     Attributes:
-        epochs: The numbers of epochs, rising; None for all, up to the last one that is known of.
-        since: A cursor; what comes before it does not count.
-        until: A cursor; what comes after it does not count.
+        epochs: The numbers of epochs, ascending; None for all, up to the last known one.
+        since: A cursor; occurrences before it do not count.
+        until: A cursor; occurrences after it do not count.
     """
 
     epochs: list[int] | None
@@ -77,14 +77,14 @@ class Epochs(NamedTuple):
     until: Cursor | None
 
     def numbers(self, latest: int) -> list[int]:
-        """The numbers of the epochs in their order; `latest` is that of the last pass."""
+        """Return the numbers of the epochs in order; `latest` is the epoch of the last pass."""
         first = self.since["epoch"] if self.since else 0
         last = self.until["epoch"] if self.until else max(first, latest)
         wanted = range(first, last + 1) if self.epochs is None else self.epochs
         return [each for each in wanted if first <= each and not (self.until and each > last)]
 
     def known(self, place: Place, epoch: int) -> tuple[Cursor, Cursor]:
-        """A cursor from which the steps of an epoch count, and one that knows what was drawn."""
+        """Return the cursor from which an epoch's steps count, and one that knows its draws."""
         for cursor in (self.since, self.until):
             if cursor and cursor["epoch"] == epoch and cursor["position"] is not None:
                 return cursor, cursor
@@ -92,19 +92,19 @@ class Epochs(NamedTuple):
         return (place.began if under_way else beginning(epoch)), place.cursor
 
     def ends(self, epoch: int) -> tuple[Cursor, Cursor | None]:
-        """The cursors between which steps of an epoch count; None for its end."""
+        """Return the cursors between which steps of an epoch count; None for its end."""
         since = self.since if self.since and self.since["epoch"] == epoch else beginning(epoch)
         return since, self.until if self.until and self.until["epoch"] == epoch else None
 
 
 def checked_epochs(epochs: Iterable[int] | None) -> list[int] | None:
-    """The numbers of epochs, in their order, each once.
+    """Return the numbers of epochs, in order, each once.
 
     >>> checked_epochs([2, 0, 2])
     [0, 2]
 
     Raises:
-        TypeError: They are no whole numbers.
+        TypeError: They are not ints.
         ValueError: One is negative.
     """
     if epochs is None:
@@ -120,11 +120,11 @@ def checked_epochs(epochs: Iterable[int] | None) -> list[int] | None:
 def occurrences_of(
     loading: Loading, place: Place, asked: AskedRows, between: Epochs
 ) -> Occurrences:
-    """Where samples occur; it reads nothing but the lengths of the columns.
+    """Return where samples occur; it reads nothing but the lengths of the columns.
 
     Args:
         loading: What the loader loads.
-        place: Where its latest pass is.
+        place: The place of the latest pass.
         asked: The samples.
         between: The part of the run.
 
@@ -132,7 +132,7 @@ def occurrences_of(
         TypeError: The plan is not indexed.
         ValueError: The order of an epoch is not drawn yet, or it has no end.
         IndexError: There is no such sample.
-        NotResumable: The epoch under way is of another plan, since the data have grown, say.
+        NotResumable: The epoch under way is of another plan, for example because data have grown.
     """
     loading.check()
     parts = [(Held.of(np.zeros(0, np.int64)), *np.zeros((3, 0), np.int64))]
@@ -172,14 +172,14 @@ def occurrences_of(
 
 
 def _steps(cursor: Cursor | None, end: int = 0) -> int:
-    """How many steps of its epoch are done at a cursor; `end` where there is none."""
+    """Return the number of finished steps of the epoch at a cursor; `end` without one."""
     return end if cursor is None else EpochPosition.of(cursor).steps
 
 
 def _in_batches(
     loading: Loading, op: batch[Any], began: Cursor, places: Array, end: int
 ) -> tuple[Array, Array]:
-    """The step and the row of each of these places in the order of an epoch, which ends there."""
+    """Return the step and the row of each of these places in an epoch's order, up to its end."""
     sizes, earlier = op.sizes.times(loading.per_feed), (places < began["samples"]).any()
     low, first = counted_from(_CALL, sizes, op, began, end if earlier else None)
     steps, rows = np.zeros((2, len(places)), np.int64)
@@ -194,7 +194,7 @@ def _in_batches(
 
 
 def _rows_by_lane(op: batch[Any], size: int, begins: Array, inside: Array, end: int) -> Array:
-    """The rows of samples of batches, by the numbers they have there, and where batches begin."""
+    """Return the rows of samples in batches, given their numbers there and batch begins."""
     rows, lanes = inside.copy(), owners_of(op.reader)
     for begin in np.unique(begins).tolist() if lanes > 1 else ():
         here, order = begins == begin, by_lane(size, lanes, begin)

@@ -59,17 +59,17 @@ class Samples:
         return rebuilt(self.columns, iter(files))
 
     def __repr__(self) -> str:
-        """The rows, without the columns, which may be large."""
+        """Return the rows, without the columns, which may be large."""
         sources = "" if self.sources is None else f", sources={self.sources!r}"
         return f"Samples(epoch={self.epoch}, step={self.step}, rows={self.rows!r}{sources})"
 
 
 def samples_of(loading: Loading, place: Place, step: int, epoch: int | None) -> Samples:
-    """The samples of a step; it reads nothing but the lengths of the columns.
+    """Return the samples of a step; it reads only the lengths of the columns.
 
     Args:
         loading: What the loader loads.
-        place: Where its latest pass is.
+        place: The place of the latest pass.
         step: The number of the step.
         epoch: The number of an epoch whose steps count from 0; None for the one under way.
 
@@ -107,14 +107,14 @@ def samples_of(loading: Loading, place: Place, step: int, epoch: int | None) -> 
 def in_order(
     call: str, loading: Loading, found: Batching, began: Cursor, cursor: Cursor
 ) -> tuple[Any, Reader[Any], Plane]:
-    """What orders the samples of an epoch.
+    """Return the reader that orders the samples of an epoch.
 
     Args:
-        call: What was called, for errors.
+        call: The call, as errors show it.
         loading: What the loader loads.
         found: How the batches of the epoch are made.
         began: The cursor of a part of the epoch.
-        cursor: One from which numbers that were drawn for the epoch are known.
+        cursor: A cursor that knows the numbers drawn for the epoch.
 
     Returns:
         The `bucket`, or what is below the `batch`, in the order of the epoch; the samples that are
@@ -132,11 +132,11 @@ def in_order(
         )
     reader: Any = _reordered(_counted(call, loading, found), began, cursor, loading)
     rows = without_maps(mixed_as_read(reader)) if found.buckets is None else reader.reader
-    return reader, rows, cast("Plane", indexed(rows))  # as seen above
+    return reader, rows, cast("Plane", indexed(rows))  # checked above
 
 
 def _counted(call: str, loading: Loading, found: Batching) -> Any:
-    """What orders the samples: the `bucket`, or what is below the `batch`.
+    """Return the op that orders the samples: the `bucket`, or the reader below the `batch`.
 
     Raises:
         TypeError: It is not indexed.
@@ -154,10 +154,10 @@ def _counted(call: str, loading: Loading, found: Batching) -> Any:
 
 
 def _reordered(reader: Reader[Any], began: Cursor, cursor: Cursor, loading: Loading) -> Reader[Any]:
-    """The reader in the order of the epoch of `began`.
+    """Return the reader in the order of the epoch of `began`.
 
     Raises:
-        ValueError: That is not drawn yet.
+        ValueError: The order is not drawn yet.
     """
     epoch = began["epoch"]
     if lacks_seed(reader):
@@ -174,7 +174,7 @@ def _reordered(reader: Reader[Any], began: Cursor, cursor: Cursor, loading: Load
 def _places_in_batches(
     loading: Loading, op: batch[Any], plane: Plane, began: Cursor, step: int
 ) -> Array:
-    """The indices of the samples of a step where each has as many batches."""
+    """Return the indices of a step's samples if all steps have as many batches."""
     sizes, ahead = op.sizes.times(loading.per_feed), step - began["step"]
     end = loading.here.fed(plane.length, op, began["samples"])
     sample, number = counted_from(_CALL, sizes, op, began, end if ahead < 0 else None)
@@ -196,17 +196,17 @@ def _places_in_batches(
 def counted_from(
     call: str, sizes: BatchSizes, op: batch[Any], began: Cursor, end: int | None
 ) -> tuple[int, int]:
-    """A sample with which a step begins, and the number of that step in its epoch.
+    """Return a sample at which a step begins, and the number of that step in its epoch.
 
     Args:
-        call: What was called, for errors.
+        call: The call, as errors show it.
         sizes: The samples of steps.
-        op: What makes the batches.
+        op: The op that makes the batches.
         began: The cursor of a part of the epoch, in which they have these sizes.
-        end: The number of samples of the epoch, if earlier steps are asked for; else None.
+        end: The number of samples of the epoch, if earlier steps are wanted; else None.
 
     Raises:
-        ValueError: Those had other sizes.
+        ValueError: The earlier steps had other sizes.
     """
     at, done = EpochPosition.of(began), began["samples"]
     if end is None:
@@ -222,7 +222,7 @@ def counted_from(
 
 
 def _places_in_bucket(op: Any, began: Cursor, step: int) -> Array:
-    """The same where batches come from buckets, whose lengths are known."""
+    """Return the same for batches from buckets whose lengths are known."""
     index, steps = EpochPosition.of(began).steps + step - began["step"], len(op)
     if not 0 <= index < steps:
         raise ValueError(
@@ -234,17 +234,17 @@ def _places_in_bucket(op: Any, began: Cursor, step: int) -> Array:
 
 
 def _unstacked(column: Any, rows: Array) -> tuple[Any, Array]:
-    """The column that rows lie in, and which: of windows, those of all their samples."""
+    """Return the column that holds rows, and which; for windows, those of all samples."""
     while isinstance(column, StackedRows):
         column, rows = column.column, column.inner_rows(rows)
     return column, rows
 
 
 def _in_line(column: Column, rows: Array) -> Array:
-    """Row after row, also of samples that are several."""
+    """Flatten rows, also of samples that are several rows."""
     return rows.reshape(-1, 2) if column.in_pairs else rows.ravel()
 
 
 def as_users_know(tree: Any) -> Any:
-    """The tree as users know it, with a tuple for the parts of a `compose`."""
+    """Return the tree as users know it, with a tuple for the parts of a `compose`."""
     return tuple(map(as_users_know, tree.parts)) if isinstance(tree, SideBySide) else tree

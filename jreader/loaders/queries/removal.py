@@ -17,10 +17,10 @@ from jreader.transforms.maps import without_maps
 
 
 def loading_without(loading: Loading, asked: AskedRows) -> Loading:
-    """What a loader loads, without some samples.
+    """Return what a loader loads, without some samples.
 
     Raises:
-        TypeError: The plan is not indexed, its batches come from buckets, or the data lie on the
+        TypeError: The plan is not indexed, its batches come from buckets, or the data are on the
             devices.
         ValueError: There is no such source, field or file.
         IndexError: There is no such sample.

@@ -1,4 +1,4 @@
-"""The cursor of any step: of an indexed plan it is arithmetic, and nothing is read."""
+"""The cursor of any step: for an indexed plan, it is computed without reading."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from jreader.readers.seeds import lacks_seed
 from jreader.transforms.sample_rng import keyed
 
 DoneAfter: TypeAlias = Callable[[int, int], tuple[Any, ...]]
-"""Gives, for an epoch and some steps of it, the samples that are done, and the reader's place."""
+"""Maps an epoch and a number of its steps to the samples done, and the reader's position."""
 
 
 def cursor_of_step(loading: Loading, epoch: int, start: int, *, endless: bool) -> Cursor | None:
-    """The cursor of a step; None if everything before the step has to be read.
+    """Return the cursor of a step; None if everything before the step must be read.
 
     Args:
         loading: What the loader loads.
         epoch: The epoch whose first step is step 0.
         start: The number of the step.
-        endless: Whether steps count on through later epochs.
+        endless: Whether steps continue to count through later epochs.
 
     Raises:
         ValueError: The plan draws a new order for each pass, or the epoch has fewer steps.
@@ -54,7 +54,7 @@ def cursor_of_step(loading: Loading, epoch: int, start: int, *, endless: bool) -
 
 
 def _counted_steps(loading: Loading) -> DoneAfter | None:
-    """How many samples are done after some steps, and the position there, by arithmetic."""
+    """Return a function that computes the samples done after some steps, and the position there."""
     found = loading.of_epoch().batching
     if found.buckets is not None:
         return _steps_of_buckets(found.buckets) if _are_known(loading) else None
@@ -73,7 +73,7 @@ def _counted_steps(loading: Loading) -> DoneAfter | None:
 
 
 def _samples_fed(loading: Loading, op: batch[Any]) -> int | None:
-    """How many samples of an epoch make feeds; None unless a pass can begin at any of them."""
+    """Return how many samples of an epoch make feeds; None if no pass can begin at any."""
     plane = _rows_of(op.reader)
     if plane is None and not isinstance(op.reader, Sampler):
         return None
@@ -84,9 +84,9 @@ def _samples_fed(loading: Loading, op: batch[Any]) -> int | None:
 
 
 def _rows_of(reader: Reader[Any]) -> Plane | None:
-    """The plane of rows whose number is the position of a pass; None where there is none.
+    """Return the plane of rows whose number is the position of a pass; None if there is none.
 
-    Beside the keys of random maps, positions are others.
+    Beside the keys of random maps, positions are different.
     """
     found = mapped_rows(reader)
     if found is None or any(isinstance(op, keyed) for op in ops_of(reader)):
@@ -95,13 +95,13 @@ def _rows_of(reader: Reader[Any]) -> Plane | None:
 
 
 def _are_known(loading: Loading) -> bool:
-    """Whether the steps of batches that come from buckets can be counted."""
+    """Return whether the steps of batches that come from buckets can be counted."""
     known = loading.count() is not None and not loading.remainder.steps
     return known and loading.of_epoch().batching.indexed
 
 
 def _steps_of_buckets(op: bucket[Any]) -> DoneAfter:
-    """The same where batches come from buckets, so that steps differ in size."""
+    """Return the same for batches from buckets, whose steps differ in size."""
 
     def done_after(epoch: int, steps: int) -> tuple[Any, ...]:
         there: Any = at_epoch(op, epoch)
@@ -112,7 +112,7 @@ def _steps_of_buckets(op: bucket[Any]) -> DoneAfter:
 
 
 def _after(cursor: Cursor, steps: int, done_after: DoneAfter) -> Cursor:
-    """The cursor after the first steps of an epoch."""
+    """Return the cursor after the first steps of an epoch."""
     tally = Tally(cursor)
     tally.gives(*done_after(cursor["epoch"], steps))
     there = Place(*tally.place)
@@ -121,7 +121,7 @@ def _after(cursor: Cursor, steps: int, done_after: DoneAfter) -> Cursor:
 
 
 def too_few(epoch: int, steps: int, start: int) -> ValueError:
-    """The error of a `start` beyond the end of an epoch."""
+    """Return the error of a `start` beyond the end of an epoch."""
     return ValueError(
         f"epoch {epoch} has {steps} steps, and start={start} lies beyond: steps of an epoch count "
         "from 0; loader.steps(start=...) counts on through later epochs."

@@ -1,9 +1,9 @@
-"""`loader.shapes()`: every shape of an epoch, known before it.
+"""`loader.shapes()`: every shape of an epoch, known in advance.
 
-Where lengths are known, shapes follow from them, and no sample is read. An example of each is made
-of zeros (of the first sample, where only functions of batches or the samples themselves show
-what a feed is), and goes the way of every feed, so that dtypes, masks and shardings are those of
-the loop.
+If lengths are known, shapes follow from them, and no sample is read. An example of each shape is
+made from zeros; or from the first sample, if only functions of batches or the samples themselves
+show what a feed is. It takes the same path as every feed, so that dtypes, masks and shardings are
+those of the loop.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from jreader.readers.seeds import lacks_seed
 
 
 def shapes_of(loading: Loading, cursor: Cursor) -> list[Any]:
-    """The trees of `jax.ShapeDtypeStruct` of the feeds of the epoch of a cursor, each once.
+    """Return the distinct trees of `jax.ShapeDtypeStruct` of the feeds of a cursor's epoch.
 
     Raises:
         TypeError: Lengths are not known, and any may come.
@@ -43,12 +43,12 @@ def shapes_of(loading: Loading, cursor: Cursor) -> list[Any]:
 
 
 def shape_and_dtype(leaf: Any) -> tuple[Any, ...]:
-    """The shape and the dtype of a leaf; none of what stays on the host, as texts do."""
+    """Return the shape and the dtype of a leaf; none for what stays on the host, such as texts."""
     return getattr(leaf, "shape", ()), getattr(leaf, "dtype", None)
 
 
 def _items(loading: Loading, cursor: Cursor) -> Iterator[Any]:
-    """An example of a host feed of each shape, as `finisher` takes it."""
+    """Yield an example of a host feed of each shape, as `finisher` takes it."""
     found, here = loading.of_epoch().batching, loading.here
     examples = _examples(loading, found, cursor["epoch"])
     if examples is None:
@@ -65,7 +65,7 @@ def _items(loading: Loading, cursor: Cursor) -> Iterator[Any]:
 
 
 def _examples(loading: Loading, found: Batching, epoch: int) -> Iterator[Any] | None:
-    """A batch of each shape; None where all have one."""
+    """Return a batch of each shape; None if all have the same one."""
     if found.buckets is not None:
         keeps = loading.remainder.last == "keep"
         return _of_buckets(found.buckets, read=bool(found.functions), keeps=keeps)
@@ -75,7 +75,7 @@ def _examples(loading: Loading, found: Batching, epoch: int) -> Iterator[Any] | 
 
 
 def _of_one_shape(loading: Loading, found: Batching, cursor: Cursor) -> Iterator[Any]:
-    """The first feed, and the last one where that may be smaller."""
+    """Yield the first feed, and the last one if it may be smaller."""
     first = first_item(loading, cursor)
     yield first
     samples, op = found.samples, found.op
@@ -90,7 +90,7 @@ def _of_one_shape(loading: Loading, found: Batching, cursor: Cursor) -> Iterator
 
 
 def _of_sizes(loading: Loading, found: Batching, op: batch[Any]) -> Iterator[Any]:
-    """A batch of each size that an epoch has, of its first sample, and a short one likewise."""
+    """Yield a batch of each size in an epoch, made from its first sample, and a short one."""
     keeps, samples, sample = loading.remainder.last == "keep", found.samples, _sample(op, read=True)
     fed = NO_END if samples is None else loading.here.fed(samples, op)
     sizes = zip(op.sizes.sizes, op.sizes.begins, strict=True)
@@ -101,7 +101,7 @@ def _of_sizes(loading: Loading, found: Batching, op: batch[Any]) -> Iterator[Any
 
 
 def _of_buckets(op: bucket[Any], *, read: bool, keeps: bool) -> Iterator[Any]:
-    """A full batch of each bucket that has one, and a short one where these are handed on."""
+    """Yield a full batch of each bucket that has one, and a short one if those are handed on."""
     known = op.known()
     padding, sample = op.padding, _sample(op, read=read)
     if sample is None:
@@ -118,7 +118,7 @@ def _of_buckets(op: bucket[Any], *, read: bool, keeps: bool) -> Iterator[Any]:
 def _of_lengths(
     loading: Loading, found: Batching, op: padded_batch[Any], epoch: int
 ) -> Iterator[Any]:
-    """A batch of each length, or lengths, that an epoch has."""
+    """Yield a batch of each length, or lengths, that an epoch has."""
     padding = op.padding
     sample = _sample(op, read=bool(found.functions))
     if sample is None:
@@ -132,7 +132,7 @@ def _of_lengths(
 def _lengths(
     loading: Loading, op: padded_batch[Any], names: Sequence[Any], epoch: int
 ) -> set[tuple[tuple[Shape, ...], int]]:
-    """The lengths of the fields of each batch, and its rows.
+    """Return the lengths of the fields of each batch, and its rows.
 
     Raises:
         TypeError: They are not known, and any may come.
@@ -155,7 +155,7 @@ def _lengths(
 def _known_lengths(
     plane: Plane, op: padded_batch[Any], names: Sequence[Any], loading: Loading
 ) -> set[tuple[tuple[Shape, ...], int]]:
-    """The same for a plane whose columns store them."""
+    """Return the same for a plane whose columns store the lengths."""
     fed = loading.here.fed(plane.length, op)
     if not fed:
         return set()
@@ -175,7 +175,7 @@ def _known_lengths(
 
 
 def _sample(op: Any, *, read: bool) -> Any | None:
-    """A sample below an op: zeros where its columns suffice; None if there is none."""
+    """Return a sample below an op: zeros if its columns suffice; None if there is none."""
     plane = indexed(op.reader)
     made = None if plane is None or read else blank(plane.columns)
     if made is not None:

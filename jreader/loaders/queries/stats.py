@@ -1,4 +1,4 @@
-"""`Stats`: what the counters of a loader say of its last feeds, as plain data and as metrics."""
+"""`Stats`: the counters of a loader for its last feeds, as plain data and as metrics."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from jreader.counters import Counters, Work
 
 @dataclass(frozen=True)
 class StageStats:
-    """What one stage took for the last feeds.
+    """The time of one stage for the last feeds.
 
     Attributes:
         name: "read" (the plan, up to its batches, on the thread that draws), "map" and
             "map_batches" (functions that count for themselves), "collate" (arrays of a feed),
             "transfer" or "on_device" (to the devices, with the functions that run there), "step".
         time_ns: Nanoseconds of work, summed over the workers that did it.
-        items: How many items that is: feeds; of a "map" samples, of "map_batches" batches. Of
-            feeds that come quickly (in 0.5 ms), one in eight is timed, and one in 32 later on; it
-            stands for all of them in "read" and "collate", and for itself elsewhere.
-        bytes: The bytes of those items; None where they are not known before a feed is read.
+        items: The number of items: feeds; for "map" samples, for "map_batches" batches. Of quick
+            feeds (within 0.5 ms), one in eight is timed, later one in 32; it stands for all of them
+            in "read" and "collate", and for itself elsewhere.
+        bytes: The bytes of those items; None if they are unknown before a feed is read.
         function: The name of the user's function; "" for none.
         made_at: The file and line that made the op; "" for a stage of the loader.
         by: "threads", "processes" or "executor"; "" for the thread that draws.
-        workers: How many work side by side.
+        workers: The number of parallel workers.
     """
 
     name: str
@@ -45,8 +45,8 @@ class QueueStats:
 
     Attributes:
         name: "capacity" (the loader's prefetch queue), or the op of the queue.
-        room: Its capacity; None where that changes while it runs.
-        depths: Items that were ready at each request, the oldest first.
+        room: Its capacity; None if that changes while it runs.
+        depths: The items that were ready at each request, the oldest first.
         made_at: The file and line that made the op.
     """
 
@@ -61,7 +61,7 @@ class QueueStats:
         return self.depths.count(0) / len(self.depths) if self.depths else 0.0
 
     def __str__(self) -> str:
-        """How often it was empty, in words."""
+        """Return how often it was empty, in words."""
         name = "prefetch" if self.name == "capacity" else self.name
         return f"the {name} queue was empty {self.empty:.0%} of the time"
 
@@ -109,7 +109,7 @@ class Stats:
         (2.0, True)
 
         Args:
-            prefix: What the names begin with; give each loader of a run its own.
+            prefix: The prefix of the names; give each loader of a run its own.
         """
         return {
             "/".join([labels.pop("loader"), name.removesuffix("_total"), *labels.values()]): value
@@ -134,7 +134,7 @@ class Stats:
         return prometheus_text(measured({name: self}))
 
     def __str__(self) -> str:
-        """A table: a line for each stage and queue."""
+        """Return a table: a line for each stage and queue."""
         width = max(len(_title_of_stage(stage)) for stage in self.stages)
         lines = [f"{'stage':{width}}  ms an item    items  workers"]
         for stage in self.stages:
@@ -150,12 +150,12 @@ def _title_of_stage(stage: StageStats) -> str:
 
 
 def stats_of(counters: Counters, *, on_device: bool, capacity: int, equal: bool) -> Stats:
-    """What the counters say.
+    """Return the counters as `Stats`.
 
     Args:
         counters: The counters of a loader; they may be counting.
         on_device: Whether feeds run through functions on the devices.
-        capacity: How many feeds the loader prefetches.
+        capacity: The number of feeds that the loader prefetches.
         equal: Whether all feeds have as many bytes as the first one, on this host.
     """
     steps = counters.steps.copy()
@@ -212,12 +212,12 @@ METRICS = {
     "waiting_ratio": ("gauge", "jreader.waiting", "1", "Share of the time that the loop waits."),
     "stage_seconds": ("gauge", "jreader.stage", "s", "Time that a worker takes for an item."),
 }
-"""For the name of each metric in Prometheus: its kind; in OpenTelemetry its name, and its unit; and
-what it is. docs/how_to/watch_a_run.md has a row for each."""
+"""For each metric's name in Prometheus: its kind; its name and unit in OpenTelemetry; and a
+description. docs/how_to/watch_a_run.md has a row for each."""
 
 
 def measured(loaders: Mapping[str, Stats]) -> Iterator[tuple[str, dict[str, str], float]]:
-    """All values of some loaders, by their names: of which metric, and the labels of each."""
+    """Yield all values of some loaders: the metric's name, its labels, and the value."""
     for loader, stats in loaders.items():
         by, seen = {"loader": loader}, Counter[str]()
         yield "feeds_total", {**by}, float(stats.feeds)
@@ -231,7 +231,7 @@ def measured(loaders: Mapping[str, Stats]) -> Iterator[tuple[str, dict[str, str]
 
 
 def prometheus_text(values: Iterable[tuple[str, dict[str, str], float]]) -> str:
-    """What `measured` gives, as Prometheus reads it."""
+    """Format the values of `measured` as Prometheus reads them."""
     lines = {
         name: [f"# HELP jreader_{name} {about}", f"# TYPE jreader_{name} {kind}"]
         for name, (kind, _, _, about) in METRICS.items()

@@ -1,8 +1,8 @@
-"""`loader.warm(step)`: a step compiled for every shape of an epoch, before the epoch.
+"""`loader.warm(step)`: a step compiled for every shape of an epoch, in advance.
 
 `step.lower(*state, shapes).compile()` fills the cache of a jitted function: the loop finds every
-program there, and compiles nothing. A call would do so too, but would run the step, and might use
-up its arguments, if the step donates them.
+program there, and compiles nothing. A call would do so too, but would run the step, and might
+consume its arguments, if the step donates them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Warming:
     """The compilation of a step for all shapes, on threads, while something else is read."""
 
     def __init__(self, step: Any, state: Sequence[Any], specs: Sequence[Any]) -> None:
-        """Traces the step here, on the user's thread, and begins to compile.
+        """Trace the step here, on the user's thread, and begin to compile.
 
         Raises:
             TypeError: The step is not jitted.
@@ -44,7 +44,7 @@ class Warming:
             return step.lower(*state, spec)
 
     def wait(self) -> None:
-        """Waits until all is compiled; raises the error of a compilation."""
+        """Wait until all is compiled; raise the error of a compilation."""
         with self._threads:
             try:
                 for compiled in self._compiled:
