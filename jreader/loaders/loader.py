@@ -485,7 +485,7 @@ class DataLoader(Generic[Feed]):
 
     @property
     def _loaded(self) -> Loading:
-        """What is loaded.
+        """The loading of the source.
 
         Raises:
             RuntimeError: The loader has no source.

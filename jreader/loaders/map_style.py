@@ -99,7 +99,7 @@ class DatasetArguments(SimpleNamespace):
                 f"its beginning: leave it out, or shuffle in windows, as in "
                 f"Pipeline(lambda: iter(dataset)).shuffle(1000).batch(32).load()."
             )
-        # with workers, a seed may only seed their generators
+        # with workers, a seed also seeds their generators
         seeds = self.seed is not None and not self.num_workers
         of_batches = self.batch_size != 1, self.shuffle, self.drop_last, seeds
         if self.batch_sampler is not None and any(of_batches):

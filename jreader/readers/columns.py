@@ -149,7 +149,7 @@ class Column:
 
         Returns:
             A tree of arrays; and a traceable function of that tree, on the device, and of rows: it
-                returns what `gather` returns.
+            returns what `gather` returns.
 
         Raises:
             ValueError: Rows are made on access.

@@ -66,7 +66,7 @@ class Held:
         return self.taken((self.index >= 0) & (self.index < length))
 
     def strided(self, first: int, step: int = 1) -> Held:
-        """Return those in a range from `first` on, at their places in it; drop all others."""
+        """Return those on the steps of a range from `first` on, at their places in it."""
         place, rest = np.divmod(self.index - first, step)
         return self.at(place).taken(rest == 0)
 

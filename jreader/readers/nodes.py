@@ -86,14 +86,14 @@ class Node(Generic[T]):
         vars(self).pop("input_readers", None)  # cached before a field changed
 
     def check_arguments(self) -> Mapping[str, Any]:
-        """Raise if arguments do not fit each other; returns the fields that change.
+        """Raise if arguments do not fit each other; return the fields that change.
 
         Each argument has been checked by itself.
         """
         return {}
 
     def __call__(self) -> Iterator[T]:
-        """Begin a pass and returns its items."""
+        """Begin a pass and return its items."""
         from jreader.readers.starting import items_of  # noqa: PLC0415  # starting imports this module
 
         return items_of(self)

@@ -179,7 +179,7 @@ def _is_begun(box: list[Iterator[Any]]) -> bool:
 
 
 def _is_shared(box: list[Any]) -> bool:
-    """Return whether more than one local variable and this list refer to the list's item.
+    """Return whether anything but one local variable and this list refers to its item.
 
     Since Python 3.14 an argument may or may not count as a reference; an item always does.
     """

@@ -335,7 +335,7 @@ def _by_reader(
 
     Returns:
         Both, whether the plans have the same readers in the same order, and the readers that only
-            one plan has.
+        one plan has.
     """
     names, known = ([*map(_named_in, each)] for each in (written, lines))
     both = {*names} & {*known, _ABOVE}
@@ -394,7 +394,7 @@ def _comparable(written: list[str], lines: list[str]) -> tuple[list[str], list[s
     """Return both lists, without the line of the fields if one of them lacks it.
 
     A loader without a `feed_list` has the fields of the samples, and its plan does not name them.
-    Removed samples may be new.
+    Samples may be removed on resuming, even if none were before.
     """
     if _lines_without(written, REMOVED) == written:
         lines = _lines_without(lines, REMOVED)

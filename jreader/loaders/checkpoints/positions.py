@@ -76,7 +76,7 @@ class Place(NamedTuple):
         samples: The number of finished samples of the epoch.
         runs: A hash of where the runs of consecutive samples begin (`Tally`); "" before a pass.
         end: The index in the epoch at which the last run ends.
-        position: The position of its cursor: the fields of an `EpochPosition`.
+        position: The position to store in its cursor: the fields of an `EpochPosition`.
     """
 
     began: Cursor

@@ -272,7 +272,7 @@ class Agreement:
         self.threads[0].start()
 
     def _watch(self) -> None:
-        """Report processes that leave on stderr, as the loop may be in a step with them.
+        """Report on stderr which processes leave, as the loop may be in a step with them.
 
         A process that leaves after as many feeds as this one took did not fail: all may stop there.
         """

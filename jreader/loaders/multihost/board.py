@@ -312,7 +312,7 @@ def _leave() -> None:
     if not _failed:
         _post_to_all(ENDED)
         return
-    if not _somebody_is_gone(store):
+    if not _any_process_gone(store):
         waiting = threading.Thread(target=jax.distributed.shutdown, daemon=True)
         waiting.start()
         waiting.join(_FAILURE_TIMEOUT)
@@ -328,7 +328,7 @@ def _leave() -> None:
     os._exit(1)
 
 
-def _somebody_is_gone(store: Any) -> bool:
+def _any_process_gone(store: Any) -> bool:
     try:
         return bool(store.key_value_dir_get(_GONE))
     except jax.errors.JaxRuntimeError:
