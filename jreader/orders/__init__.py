@@ -1,6 +1,6 @@
 """Random orders that are computed, not drawn: a permutation is a function of (index, n, key).
 
-So the order of any number of samples takes no memory, and any part of it is known at once.
+So the order of any number of samples takes no memory, and any part of it can be computed directly.
 
 How it works. `permutation` lays out the n indices row by row, in a grid of 2**k columns whose last
 row may not be full. Then it rotates, in alternation, every column by a number of rows that is a
@@ -17,11 +17,13 @@ where every choice is fair to within one part in 10**6.
 All of it is arithmetic on uint32 words, the two of the key and the indices, with the same bits
 under NumPy and jax.numpy, eager or traced. From n = 2**31 to 2**48 the host computes with uint64.
 
-What is guaranteed: under one `STREAM_VERSION` an order never changes, on any machine, in any
-release. Cursors carry the version; `tests/orders/test_pinned.py` pins exact orders.
+Guarantee: under one `STREAM_VERSION` an order never changes, on any machine, in any release.
+    Cursors
+carry the version; `tests/orders/test_pinned.py` pins exact orders.
 
-What a key is made of: `key(seed, epoch, place, window)`. The place of a seeded op is the number of
-seeded ops *below* it, towards the source, itself included. Ops above it do not count, so adding an
+Keys: `key(seed, epoch, place, window)`. The place of a seeded op is the number of seeded ops
+    *below*
+it, towards the source, itself included. Ops above it do not count, so adding an
 op on top of a plan does not change the order below. Two branches with the same seed get the same
 order, which is what `compose(shuffle(images, seed=7), shuffle(labels, seed=7))` needs.
 `permutation` adds the length n to the key: orders of n and n + 1 samples have nothing in common.

@@ -15,9 +15,9 @@ class Words(NamedTuple):
         word: The unsigned dtype.
         bits: Its number of bits.
         first: The first multiplier of the hash.
-        shift: By how many bits the hash shifts between the multiplications.
+        shift: The number of bits that the hash shifts between the multiplications.
         second: The second multiplier.
-        tweaks: A constant for each round, so that rounds differ.
+        tweaks: A constant for each round, which makes rounds differ.
     """
 
     word: Any
@@ -29,7 +29,7 @@ class Words(NamedTuple):
 
 
 def _words(word: Any, golden: int, *numbers: int) -> Words:
-    """The numbers as words; the tweaks are multiples of the golden ratio, which are far apart."""
+    """Return the numbers as words; the tweaks are multiples of the golden ratio, far apart."""
     bits, first, shift, second = map(word, numbers)
     tweaks = [golden * turn % (1 << int(bits)) for turn in range(1, 17)]
     return Words(word, bits, first, shift, second, np.array(tweaks, word))
@@ -41,7 +41,7 @@ WIDE = _words(np.uint64, 0x9E3779B97F4A7C15, 64, 0xBF58476D1CE4E5B9, 31, 0x94D04
 
 
 def mixed(words: Any) -> Any:
-    """A hash of each uint32: a bijection whose upper and lower bits are good."""
+    """Return a hash of each uint32: a bijection with good upper and lower bits."""
     words = words ^ words >> np.uint32(16)
     words *= NARROW.first
     words ^= words >> NARROW.shift
@@ -51,12 +51,12 @@ def mixed(words: Any) -> Any:
 
 
 def lifted(array: Any) -> Any:
-    """The array with at least one axis."""
+    """Return the array with at least one axis."""
     return array if array.ndim else array.reshape(1)
 
 
 def integers(array: Any, name: str, wrong: type[Exception] = ValueError) -> Any:
-    """Returns an array of integers >= 0; the elements are checked only if it is on the host."""
+    """Return an array of integers >= 0; elements are checked only on the host."""
     if not hasattr(array, "__array_namespace__"):
         raise TypeError(f"{name} is {array!r}, but an array is needed: type np.asarray({name}).")
     kind = getattr(array.dtype, "kind", "")

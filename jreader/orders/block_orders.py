@@ -1,18 +1,19 @@
-"""The order of samples that lie in blocks: blocks in random order, then samples among a few blocks.
+"""The order of samples in blocks: blocks in random order, then samples among a few blocks.
 
-Blocks are permuted, and laid out in groups of so many; the samples of a group are permuted. So a
-pass that keeps the blocks of one group open reads each block once, and still any place of the order
-is computed by itself, from a table of one number for each block (redrawn for each epoch).
+Blocks are permuted, and grouped so many at a time; the samples of a group are permuted. So a pass
+that keeps the blocks of one group open reads each block once, and still any place of the order can
+be computed directly, from a table of one number per block (redrawn for each epoch).
 
 In lanes, the permuted blocks are laid end to end and cut into ranges of equal length, whatever the
-blocks are: lane v owns one, groups are formed inside it, and the places v, v + lanes, ... of the
-order are its samples. So a lane is read by itself, and two lanes share only the block at the border
-between them: with `lanes` lanes, at most `lanes` - 1 blocks are read twice. Lanes of whole blocks
-would share none, but differ in length, and so have no places that are the same in all epochs.
+blocks: lane v owns one, groups are formed inside it, and the places v, v + lanes, ... of the order
+    are
+its samples. So a lane is read by itself, and two lanes share only the block at their border: with
+`lanes` lanes, at most `lanes` - 1 blocks are read twice. Lanes of whole blocks would share none,
+but differ in length, so their places would differ between epochs.
 
-That is the block shuffle of Levanter (https://github.com/stanford-crfm/levanter), which permutes
-inside each window of blocks; WebDataset's shards with a shuffle buffer give a similar mixing, but
-no place can be computed there.
+This is the block shuffle of Levanter (https://github.com/stanford-crfm/levanter), which permutes
+inside each window of blocks. WebDataset's shards with a shuffle buffer give a similar mixing, but
+their places cannot be computed.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from jreader.orders.permutations import Lengths, permutation, permutation_of_eac
 
 Array = Any  # of NumPy or jax
 
-_FEW = 8  # groups that are computed one by one
-_KEPT = 4  # tables that are kept
+_FEW = 8  # groups; up to so many are computed one by one
+_KEPT = 4  # tables to keep
 
 
 class BlockTable(NamedTuple):
     """The blocks in the order of an epoch.
 
     Attributes:
-        ends: Where each ends, in the order; several orders make rows.
-        shifts: What to add to a place in a block for its row.
+        ends: Where each ends, in the order; for several orders, in rows.
+        shifts: What to add to a place in a block to get its row.
         group_ends: Where each group of blocks ends.
     """
 
@@ -54,10 +55,10 @@ class BlockOrder:
     [9, 11, 6, 8, 7, 5, 10, 2, 3, 1, 0, 4]
 
     Args:
-        starts: The sample at which each block begins; the first 0; blocks may be empty.
+        starts: The first sample of each block; begins with 0; blocks may be empty.
         length: The number of samples.
-        together: How many blocks make a group.
-        lanes: How many lanes the blocks are dealt to.
+        together: The number of blocks in a group.
+        lanes: The number of lanes that the blocks are dealt to.
     """
 
     def __init__(self, starts: Array, length: int, together: int, lanes: int = 1) -> None:
@@ -71,13 +72,13 @@ class BlockOrder:
         each, more = divmod(length, lanes)
         parts = np.arange(lanes + 1)
         self._begins = parts * each + np.minimum(parts, more)
-        # a block that is cut at either end, and as many small ones between as fit into a lane
+        # a block cut at either end, and as many small ones between as fit into a lane
         most = min(int(rising.cumsum().searchsorted(each + 1, "right")) + 2, len(rising))
         self._groups = -(-most // together)
         self._table = lru_cache(_KEPT)(lambda path: self._drawn(key(*path, 0), np))
 
     def rows(self, indices: Array, path: tuple[Any, ...]) -> Array:
-        """The samples at these places of the order.
+        """Return the samples at these places of the order.
 
         Args:
             indices: Places: an array of integers, of NumPy or jax, traced or not.
@@ -85,7 +86,7 @@ class BlockOrder:
         """
         if not self.length:
             return indices
-        if self.lanes > 1:  # the place of each where the blocks are laid end to end
+        if self.lanes > 1:  # the place of each, with the blocks laid end to end
             begins = indices.__array_namespace__().asarray(self._begins)
             indices = (begins[indices % self.lanes] + indices // self.lanes).astype(indices.dtype)
         if isinstance(indices, np.ndarray) and all(isinstance(number, int) for number in path):
@@ -93,7 +94,7 @@ class BlockOrder:
         return self._traced(indices, path)
 
     def places(self, rows: Array, path: tuple[int, ...]) -> Array:
-        """The places of these samples in the order: the inverse of `rows`, on the host.
+        """Return the places of these samples in the order: the inverse of `rows`, on the host.
 
         >>> order = BlockOrder(np.array([0, 3, 5, 9]), 12, 2)
         >>> order.places(order.rows(np.arange(5), (0, 0, 1)), (0, 0, 1)).tolist()
@@ -156,7 +157,7 @@ class BlockOrder:
         path: tuple[Any, ...],
         groups: Array | None = None,
     ) -> Array:
-        """Samples of many groups in one go; on the host, of these groups and no others."""
+        """Return samples of many groups in one call; on the host, only of these groups."""
         namespace = indices.__array_namespace__()
         ends = table.group_ends
         firsts = namespace.concatenate([ends[:1] * 0, ends[:-1]])
@@ -178,7 +179,7 @@ class BlockOrder:
             one = BlockTable(*(part[0] for part in table))
             which = namespace.searchsorted(one.group_ends, indices, side="right")
             return self._in_each(indices, which, one, path)
-        # an epoch for each index, and so a table for each
+        # each index has its own epoch, and so its own table
         which = (indices[:, None] >= table.group_ends).sum(-1)
         ends = namespace.take_along_axis(table.group_ends, which[:, None], 1)[:, 0]
         before = namespace.take_along_axis(
@@ -192,7 +193,7 @@ class BlockOrder:
         return moved + namespace.take_along_axis(table.shifts, block[:, None], 1)[:, 0]
 
     def _drawn(self, chosen: Key, namespace: Any) -> BlockTable:
-        """The table of an epoch; of keys in a column, a row for each."""
+        """Return the table of an epoch; for keys in a column, a row for each."""
         blocks = permutation(namespace.arange(len(self.sizes)), len(self.sizes), chosen)
         sizes = namespace.asarray(self.sizes)[blocks]
         ends = sizes.cumsum(-1)
@@ -200,7 +201,7 @@ class BlockOrder:
         return BlockTable(ends, shifts, self._group_ends(ends, namespace))
 
     def _group_ends(self, ends: Array, namespace: Any) -> Array:
-        """Where the groups of each lane end; those that a lane has not are empty, at its end."""
+        """Return where the groups of each lane end; groups that it lacks are empty, at its end."""
         begins, numbers = namespace.asarray(self._begins), namespace.arange(1, self._groups + 1)
         if ends.ndim == 1:
             first = namespace.searchsorted(ends, begins[:-1], side="right")
@@ -218,7 +219,7 @@ _orders: deque[tuple[Array, BlockOrder]] = deque(maxlen=_KEPT)
 
 
 def block_order(starts: Array, length: int, together: int, lanes: int = 1) -> BlockOrder:
-    """A `BlockOrder`; one that was asked for lately is found again, with its tables."""
+    """Return a `BlockOrder`; recent ones are cached, with their tables."""
     asked = length, together, lanes
     for known, order in list(_orders):
         same = (order.length, order.together, order.lanes) == asked

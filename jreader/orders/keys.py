@@ -1,4 +1,4 @@
-"""Keys, which choose a random order, and the seeds that they are made from."""
+"""Keys, which choose a random order, and the seeds they are made from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PATH_END = 1 << 64
 _WORD = (1 << 32) - 1
 _FIRST, _SHIFT, _SECOND = map(int, (NARROW.first, NARROW.shift, NARROW.second))
 _TWEAKS = NARROW.tweaks[:4].tolist()
-LENGTHS = 0x6A09E667F3BCC908  # the seed that lengths are hashed with: a number that no user types
+LENGTHS = 0x6A09E667F3BCC908  # the seed for hashing lengths: a number that no user types
 
 
 class Key(NamedTuple):
@@ -35,7 +35,7 @@ _OPENED = Key(np.array([STREAM_VERSION], np.uint32), np.array([1], np.uint32))  
 
 
 def key(seed: Number, *path: Number) -> Key:
-    """Makes the key of one order: a 64-bit hash of the seed and of every number on the path.
+    """Make the key of one order: a 64-bit hash of the seed and of every number on the path.
 
     The order and the count of the numbers matter: epoch 1 of seed 42 has another key than epoch 0
     of seed 43, and `key(7)` is not `key(7, 0)`. If a number is an array, the result holds one key
@@ -58,7 +58,7 @@ def key(seed: Number, *path: Number) -> Key:
         TypeError: A number is not an integer (a float, a bool, a string).
         ValueError: A number is negative or too large; jax arrays are not checked for that.
     """
-    known, others = list[int](), list[Any]()  # ints that no array stands before, and the rest
+    known, others = list[int](), list[Any]()  # ints with no array before them, and the rest
     for at, entry in enumerate((seed, *path)):
         number = _key_number(entry, f"path[{at - 1}]", _PATH_END) if at else _key_number(entry)
         (others if others or not isinstance(number, int) else known).append(number)
@@ -70,15 +70,15 @@ def key(seed: Number, *path: Number) -> Key:
 
 
 def of_length(key: Key, n: int) -> Key:
-    """The key with the length n added, so that orders of n and n + 1 have nothing in common."""
+    """Return the key with the length n added, so that orders of n and n + 1 are unrelated."""
     low, high = _absorbed((LENGTHS, n))
     return Key(lifted(key.low) ^ low, lifted(key.high) ^ high)
 
 
 def distinct(numbers: Number) -> tuple[Number, Number | None]:
-    """Numbers without most repetitions, and which of them each was; None if all stay.
+    """Return numbers without most repetitions, and the index of each in them; None if all stay.
 
-    On the host neighbours are mostly equal; a trace cannot look at them.
+    On the host, neighbours are mostly equal; a trace cannot compare them.
     """
     if not isinstance(numbers, np.ndarray) or not numbers.size:
         return numbers, None
@@ -89,7 +89,7 @@ def distinct(numbers: Number) -> tuple[Number, Number | None]:
 
 
 def as_seed(seed: Any, call: str = "shuffle(reader)") -> int:
-    """Returns a seed as an int: an int as it is, a jax key as the int that its words make.
+    """Return a seed as an int: an int unchanged, a jax key as the int of its words.
 
     >>> as_seed(7), as_seed(np.array([1, 2], np.uint32)) == 1 * 2**32 + 2
     (7, True)
@@ -116,13 +116,13 @@ def as_seed(seed: Any, call: str = "shuffle(reader)") -> int:
 
 
 def random_seed(*, default: int | None = None) -> Any:
-    """A field of an op that takes a seed; None stands for one that each pass draws."""
+    """Return a field of an op that takes a seed; None lets each pass draw one."""
     return argument(lambda call, seed: as_seed(seed, call), default=default)
 
 
 @lru_cache(4096)
 def _absorbed(numbers: tuple[int, ...]) -> Key:
-    """The state of the hash after some ints; read-only, since the cache shares it."""
+    """Return the state of the hash after some ints; read-only, since the cache shares it."""
     state = Key(*(np.array([word], np.uint32) for word in _absorbed_words(numbers)))
     for word in state:
         word.flags.writeable = False
@@ -131,7 +131,7 @@ def _absorbed(numbers: tuple[int, ...]) -> Key:
 
 @lru_cache(4096)
 def _absorbed_words(numbers: tuple[int, ...]) -> tuple[int, int]:
-    """The two words of that state, as ints: NumPy takes ten times as long for one number."""
+    """Return the two words of that state as ints: for one number, NumPy takes ten times as long."""
     *before, last = numbers
     if before:
         return _int_mixed_in(*_absorbed_words(tuple(before)), last)
@@ -143,7 +143,7 @@ def _absorbed_words(numbers: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _int_mixed_in(low: int, high: int, number: int) -> tuple[int, int]:
-    """What `_mixed_in` does, for one state of ints."""
+    """Do as `_mixed_in`, for one state of ints."""
     low, high = low ^ number & _WORD, high ^ number >> 32
     for tweak in _TWEAKS:
         word = low + tweak & _WORD
@@ -156,7 +156,7 @@ def _int_mixed_in(low: int, high: int, number: int) -> tuple[int, int]:
 
 
 def _mixed_in(state: Key, number: Any) -> Key:
-    """The state after one more number: an xor, then a fixed, invertible mix of all 64 bits."""
+    """Return the state after one more number: xor, then a fixed, invertible mix of its 64 bits."""
     number_low, number_high = _halves(number)
     low, high = state.low ^ number_low, state.high ^ number_high
     for tweak in NARROW.tweaks[: len(_TWEAKS)]:
@@ -165,7 +165,7 @@ def _mixed_in(state: Key, number: Any) -> Key:
 
 
 def _halves(number: Any) -> tuple[Any, Any]:
-    """The two uint32 words of a number; never 0-d, since NumPy warns when a scalar overflows."""
+    """Return the two uint32 words of a number; never 0-d, as NumPy warns of scalar overflow."""
     if isinstance(number, int):
         number = np.array([number], np.uint64)
     number = lifted(number)
@@ -174,7 +174,7 @@ def _halves(number: Any) -> tuple[Any, Any]:
 
 
 def _key_number(value: Any, name: str = "seed", end: int = 0) -> Any:
-    """Checks a number of a key: an int >= 0 (below `end`, unless that is 0) or an integer array."""
+    """Check a number of a key: an int >= 0 (below `end`, unless that is 0) or an integer array."""
     if isinstance(value, np.generic | np.ndarray) and not value.ndim:
         value = value.item()
     if hasattr(value, "__array_namespace__"):

@@ -1,4 +1,4 @@
-"""Parts of a split: which part each sample is in, by its number, its group and its class."""
+"""Parts of a split: the part of each sample, by its number, its group and its class."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = np.ndarray[Any, Any]
 
 
 def dealt_parts(sizes: Sequence[int], key: Key, classes: Array | None = None) -> Array:
-    """Deals samples to parts at random; each part gets its share of every class, to within two.
+    """Deal samples to parts at random; each part gets its share of every class, to within two.
 
     >>> from jreader.orders import key
     >>> parts = dealt_parts([6, 3], key(0), np.array(list("aabababab")))
@@ -25,8 +25,8 @@ def dealt_parts(sizes: Sequence[int], key: Key, classes: Array | None = None) ->
 
     Args:
         sizes: The number of samples of each part.
-        key: Chooses which samples these are.
-        classes: The class of each sample, as many as all parts have; None for one class.
+        key: Chooses the samples.
+        classes: The class of each sample of all parts; None for one class.
 
     Returns:
         The number of the part of each sample.
@@ -36,7 +36,7 @@ def dealt_parts(sizes: Sequence[int], key: Key, classes: Array | None = None) ->
     turns = np.repeat(np.arange(len(sizes)), sizes)
     if classes is not None:
         order = order[np.argsort(classes[order], kind="stable")]
-        # sample j of the c of a part comes at (j + 1/2) / c of the row: all are spread evenly
+        # sample j of c in a part comes at (j + 1/2) / c of the row, which spreads all parts evenly
         places = np.concatenate([(np.arange(size) + 0.5) / max(size, 1) for size in sizes])
         turns = turns[np.argsort(places, kind="stable")]
     parts = np.empty(n, np.intp)
@@ -47,9 +47,9 @@ def dealt_parts(sizes: Sequence[int], key: Key, classes: Array | None = None) ->
 def dealt_groups(
     sizes: Sequence[int], key: Key, groups: Array, classes: Array | None = None
 ) -> Array:
-    """Deals whole groups to parts, the largest first, each to the part that lacks most.
+    """Deal whole groups to parts, the largest first, each to the part that lacks most.
 
-    Groups of equal size come in random order. With classes, what a part lacks is counted class by
+    Groups of equal size come in random order. With classes, the lack of a part is counted class by
     class, as a fraction of that class.
 
     >>> from jreader.orders import key
@@ -83,7 +83,7 @@ def dealt_groups(
         here = slice(first[each], first[each + 1])
         of, count = held[here] % len(kinds), many[here]
         wanted = lacks[:, of] @ (count / total[of])
-        if len(order) - place <= np.count_nonzero(empty):  # each part has one, while there are some
+        if len(order) - place <= np.count_nonzero(empty):  # each part gets one, while groups last
             wanted = np.where(empty, wanted, -np.inf)
         most = np.flatnonzero(wanted >= wanted.max() - 1e-9)
         part[each] = chosen = most[np.argmax(lacks[most].sum(1))]
@@ -93,7 +93,7 @@ def dealt_groups(
 
 
 def part_sizes(call: str, lengths: Sequence[Any], n: int) -> list[int]:
-    """The number of samples of each part, out of n.
+    """Return the number of samples of each part, out of n.
 
     >>> part_sizes("random_split(dataset, lengths)", [0.55, 0.45], 10)
     [6, 4]

@@ -16,7 +16,7 @@ from jreader.orders.keys import LENGTHS, Key, key, of_length
 
 Indices = TypeVar("Indices")
 
-_FIRST_COMPUTED, _MAX_COMPUTED = 1024, 32768  # indices that windows are computed for in one call
+_FIRST_COMPUTED, _MAX_COMPUTED = 1024, 32768  # indices of windows computed per call
 INSERTED = 16
 TURNS = (256, 16), (4096, 10), (1 << 48, 8)  # (up to this n, so many rotations)
 NARROW_END = 1 << 31
@@ -24,11 +24,11 @@ WIDE_END = 1 << 48
 
 
 def permutation(indices: Indices, n: int, key: Key, *, inverse: bool = False) -> Indices:
-    """Maps indices by the random permutation of range(n) that the key chooses.
+    """Map indices by the random permutation of range(n) that the key chooses.
 
-    Each index is computed by itself, so no memory is needed for the whole order. On the host the
-    indices are checked, which takes 1 ns each. Under jax they are not, since that would wait for
-    the device: for an index outside of range(n) the result is meaningless.
+    Each index is computed by itself, so the whole order needs no memory. On the host the indices
+    are checked, which takes 1 ns each. Under jax they are not, as that would wait for the device:
+    the result for an index outside range(n) is meaningless.
 
     >>> permutation(np.arange(10), 10, key(42))
     array([4, 9, 0, 7, 8, 6, 1, 5, 2, 3])
@@ -41,7 +41,7 @@ def permutation(indices: Indices, n: int, key: Key, *, inverse: bool = False) ->
         indices: An array of integers from 0 to n - 1, of NumPy or jax, traced or not.
         n: At most 2**31 under jax, 2**48 under NumPy.
         key: Made by `jreader.orders.key`; several keys make several permutations.
-        inverse: Whether to undo the permutation: to map what it gives back to the indices.
+        inverse: Whether to undo the permutation: to map its results back to the indices.
 
     Returns:
         An array with the dtype of the indices, and the shape that the indices and the words of the
@@ -51,7 +51,7 @@ def permutation(indices: Indices, n: int, key: Key, *, inverse: bool = False) ->
         TypeError: `n` is not an int, `indices` is not an array of integers, or `key` is not a
             `Key`.
         ValueError: `n` is negative, or too large for jax or for the dtype of the indices.
-        IndexError: On the host, an index is outside of range(n).
+        IndexError: On the host, an index is outside range(n).
     """
     length = errors.check_number("permutation(indices, n, key)", n)
     _check_key(key)
@@ -72,15 +72,15 @@ def permutation(indices: Indices, n: int, key: Key, *, inverse: bool = False) ->
 def order(
     n: int, key: Key, start: int = 0, stop: int | None = None, block: int = 16384
 ) -> Iterator[NDArray[np.intp]]:
-    """Yields `permutation(np.arange(n)[start:stop], n, key)` in blocks.
+    """Yield `permutation(np.arange(n)[start:stop], n, key)` in blocks.
 
-    Each block is computed when it is asked for, so only one is in memory at a time.
+    Each block is computed on request, so only one is in memory at a time.
 
     >>> [block.tolist() for block in order(10, key(42), start=2, block=4)]
     [[0, 7, 8, 6], [1, 5, 2, 3]]
 
     Raises:
-        TypeError: `n` or `block` is not an int, or `key` is no `Key`.
+        TypeError: `n` or `block` is not an int, or `key` is not a `Key`.
         ValueError: `n` is negative or too large, `block` is not positive, or `key` is an array of
             keys.
     """
@@ -97,10 +97,10 @@ def order(
 
 
 def windows(size: int, seed: int, *path: int, first: int = 0) -> Iterator[NDArray[np.intp]]:
-    """Yields the orders of the windows `first`, `first + 1`, ... without end.
+    """Yield the orders of the windows `first`, `first + 1`, ... without end.
 
-    The order of a window is `permutation(np.arange(size), size, key(seed, *path, window))`; to
-    start at a later window costs nothing. Small windows are computed many at a time, large ones
+    The order of a window is `permutation(np.arange(size), size, key(seed, *path, window))`;
+    starting at a later window costs nothing. Small windows are computed many at a time, large ones
     one by one.
 
     >>> orders = windows(3, 42, 0, first=1)
@@ -120,7 +120,7 @@ def windows(size: int, seed: int, *path: int, first: int = 0) -> Iterator[NDArra
 def _some_windows(
     size: int, seed: int, path: tuple[int, ...], window: int
 ) -> Iterator[NDArray[np.intp]]:
-    """Computes ever more windows at a time: few for a short pass, many for a long one."""
+    """Compute ever more windows at a time: few for a short pass, many for a long one."""
     for begun in count():
         many = max(1, min(_FIRST_COMPUTED << begun, _MAX_COMPUTED) // size)
         yield from _orders(size, key(seed, *path, np.arange(window, window + many)))
@@ -128,7 +128,7 @@ def _some_windows(
 
 
 def _orders(size: int, keys: Key) -> Iterator[NDArray[np.intp]]:
-    """The orders of one size under several keys in one call, or under one key in blocks."""
+    """Yield the orders of one size under several keys in one call, or under one key in blocks."""
     if len(keys.low) == 1:
         return iter([np.concatenate(list(order(size, Key(keys.low[0], keys.high[0]))))])
     return iter(permutation(np.arange(size)[None], size, Key(*(word[:, None] for word in keys))))
@@ -140,8 +140,8 @@ class Lengths(NamedTuple):
     Attributes:
         sizes: The lengths, each below 2**31: an array of integers.
         keys: The key of the permutation of each.
-        least: No length is less.
-        most: No length is more.
+        least: The shortest length, or less.
+        most: The longest length, or more.
     """
 
     sizes: Any
@@ -151,9 +151,9 @@ class Lengths(NamedTuple):
 
 
 def permutation_of_each(indices: Any, which: Any, lengths: Lengths) -> Any:
-    """Permutes each `indices[i]` below `sizes[which[i]]`, by the key of that length.
+    """Permute each `indices[i]` below `sizes[which[i]]`, by the key of that length.
 
-    `permutation` takes one length, which a trace has to know; these lengths may be traced.
+    `permutation` takes one length, which must be known to a trace; these lengths may be traced.
 
     >>> lengths = Lengths(np.array([3, 500]), key(7, 0, np.arange(2)), 3, 500)
     >>> permutation_of_each(np.array([0, 1, 2, 7]), np.array([0, 0, 0, 1]), lengths)
@@ -162,8 +162,8 @@ def permutation_of_each(indices: Any, which: Any, lengths: Lengths) -> Any:
     array([340])
 
     Args:
-        indices: Each from 0 to one less than its length; that is not checked.
-        which: For each index the number of its length.
+        indices: Each from 0 to one less than its length, unchecked.
+        which: For each index, the number of its length.
         lengths: The lengths and keys.
     """
     namespace = indices.__array_namespace__()
@@ -183,13 +183,13 @@ def permutation_of_each(indices: Any, which: Any, lengths: Lengths) -> Any:
 class _Grid(NamedTuple):
     """The grid of a length: 2**column_bits columns of `rows` rows, `left` cells in a last row.
 
-    Of several lengths, each number is an array of those of all indices.
+    For several lengths, each number is an array over all indices.
 
     Attributes:
-        words: The arithmetic that it is computed with.
-        turns: For each number of rotations, the largest length that takes so many.
+        words: The arithmetic to compute with.
+        turns: For each number of rotations, the largest length that takes it.
         sizes: The length.
-        even: Whether there is surely no last row that is not full.
+        even: Whether the last row is certainly full.
         column_bits: Log2 of the number of columns.
         row_bits: The number of bits of a row's number.
         last_column: The number of the last column.
@@ -210,26 +210,26 @@ class _Grid(NamedTuple):
 
 @lru_cache(1024)
 def _grid(n: int) -> _Grid:
-    """The grid of n cells."""
+    """Return the grid of n cells."""
     words = WIDE if n > NARROW_END else NARROW
     sides = _sides(n, int.bit_length)
     return _Grid(words, _rotations(n, n), n, sides[-1] == 0, *map(words.word, sides))
 
 
 def _grids(sizes: Any, which: Any, lengths: Lengths, namespace: Any) -> _Grid:
-    """The grids of many lengths, as `_grid` has them for one."""
-    sizes = namespace.maximum(sizes, np.uint32(INSERTED + 1))  # others are not rotated
+    """Return the grids of many lengths, like `_grid` for one."""
+    sizes = namespace.maximum(sizes, np.uint32(INSERTED + 1))  # shorter ones are not rotated
     turns = _rotations(max(lengths.least, INSERTED + 1), lengths.most)
     own = (number[which] for number in _sides(sizes, _bit_length))
     return _Grid._make((NARROW, turns, sizes[which], False, *own))
 
 
 def _sides(sizes: Any, bit_length: Callable[[Any], Any]) -> tuple[Any, Any, Any, Any, Any]:
-    """The column bits, row bits, last column, rows, and cells left of an int or an array of uint32.
+    """Return column bits, row bits, last column, rows, and cells left, for an int or uint32 array.
 
-    Sides differ by a factor of at most two (four above 2**30, since a height times a fair hash has
-    to fit into a word). Twelve rotations would be enough from n = 48, eight from 256: the rest are
-    a margin.
+    Sides differ by a factor of at most two (four above 2**30, since a height times a fair hash must
+    fit into a word). Twelve rotations would be enough from n = 48, eight from 256: the rest are a
+    margin.
     """
     wide = (sizes - 1) >> 30 == 1  # above 2**30, up to 2**31
     column_bits = (bit_length(sizes - 1) + wide) >> 1
@@ -239,13 +239,13 @@ def _sides(sizes: Any, bit_length: Callable[[Any], Any]) -> tuple[Any, Any, Any,
 
 
 def _bit_length(numbers: Any) -> Any:
-    """The number of bits of each uint32."""
+    """Return the number of bits of each uint32."""
     powers = np.uint32(1) << np.arange(32, dtype=np.uint32)
     return (numbers[..., None] >= powers).sum(-1).astype(np.uint32)
 
 
 def _rotations(least: int, most: int) -> dict[int, int]:
-    """How many rotations lengths from `least` to `most` take, each with the largest such length."""
+    """Return how many rotations lengths from `least` to `most` take: number to largest length."""
     begins = (0, *(end for end, _ in TURNS))
     return {
         turns: end
@@ -257,13 +257,13 @@ def _rotations(least: int, most: int) -> dict[int, int]:
 def _turned(
     indices: Any, grid: _Grid, keys: tuple[Any, Any], namespace: Any, *, inverse: bool = False
 ) -> Any:
-    """Rotates the grid, columns first, rows last, and returns the new cells of the indices.
+    """Rotate the grid, columns first, rows last, and return the new cells of the indices.
 
-    The inverse, of a grid of one length, has the same rotations backwards, the last one first.
+    The inverse, for a grid of one length, does the same rotations backwards, the last one first.
 
     `+=` and the like work in place under NumPy, and make new arrays under jax. In a column that the
     last row reaches, `column - left` wraps around, and its top bit makes the column one higher; so
-    does `row - rows` in a full row. It costs a third of what `where` does.
+    does `row - rows` in a full row. It costs a third of `where`.
     """
     turns, moved = range(max(grid.turns)), None
     row, column = indices >> grid.column_bits, indices & grid.last_column
@@ -287,10 +287,10 @@ def _turned(
 
 
 def _turned_in_place(cells: Any, grid: _Grid, keys: tuple[Any, Any], *, inverse: bool) -> Any:
-    """What `_turned` makes of cells under one key, over which it writes, in 0.6 to 0.8 of its time.
+    """Do as `_turned` for cells under one key, in place, in 0.6 to 0.8 of its time.
 
-    No call of NumPy needs new memory, and lone numbers are arrays without axes, which it takes in
-    half the time. There is no branch for a last row that is full, as the results are the same.
+    No NumPy call needs new memory, and single numbers are arrays without axes, which take NumPy
+    half the time. A full last row needs no branch, as the results are the same.
     """
     words, row, column = grid.words, cells >> grid.column_bits, cells
     column &= grid.last_column
@@ -330,7 +330,7 @@ def _turned_in_place(cells: Any, grid: _Grid, keys: tuple[Any, Any], *, inverse:
 
 
 def _turn_of_rows(turn: int, row: Any, grid: _Grid, keys: tuple[Any, Any]) -> Any:
-    """How far a turn rotates each row; a last row that is not full stays."""
+    """Return how far a turn rotates each row; a last row that is not full stays."""
     words = grid.words
     to = hash_of(row, keys[0] + words.tweaks[turn], keys[1], words)
     to >>= words.bits - grid.column_bits
@@ -340,7 +340,7 @@ def _turn_of_rows(turn: int, row: Any, grid: _Grid, keys: tuple[Any, Any]) -> An
 
 
 def _turn_of_columns(turn: int, column: Any, grid: _Grid, keys: tuple[Any, Any]) -> tuple[Any, Any]:
-    """The height of each column, and how far a turn rotates it."""
+    """Return the height of each column, and how far a turn rotates it."""
     words, height = grid.words, grid.rows
     if not grid.even:
         height = ((column - grid.left) >> words.bits - words.word(1)) + height
@@ -357,14 +357,14 @@ def _inserted(
     *,
     inverse: bool = False,
 ) -> Any:
-    """Shuffles by insertion: each i swaps with a random position up to i (Fisher-Yates).
+    """Shuffle by insertion: each i swaps with a random position up to i (Fisher-Yates).
 
     Args:
-        indices: What is shuffled, below `most`.
-        most: The length, or no less than any of them.
+        indices: The indices to shuffle, below `most`.
+        most: The length, or a bound of all lengths.
         keys: The words of the keys.
         namespace: NumPy's or jax's.
-        sizes: The length of each index, where there are several.
+        sizes: The length of each index, if there are several.
         inverse: Whether to swap in reverse, which undoes it.
     """
     moved = namespace.broadcast_to(indices, np.broadcast_shapes(indices.shape, keys[0].shape))
@@ -380,7 +380,7 @@ def _inserted(
 
 
 def hash_of(side: Any, chosen: Any, other: Any, words: Words) -> Any:
-    """A hash of each number, whose upper bits are good; one word of the key is added, one xored.
+    """Hash each number, with good upper bits; one word of the key is added, one xored.
 
     If both were added, they would act as a single word.
     """
@@ -393,7 +393,7 @@ def hash_of(side: Any, chosen: Any, other: Any, words: Words) -> Any:
 
 
 def below(size: Any, size_bits: Any, hashed: Any, words: Words) -> Any:
-    """A number below `size` (at most 2**size_bits), from the upper bits of a hash."""
+    """Return a number below `size` (at most 2**size_bits), from the upper bits of a hash."""
     hashed >>= size_bits
     hashed *= size
     hashed >>= words.bits - size_bits
@@ -401,7 +401,7 @@ def below(size: Any, size_bits: Any, hashed: Any, words: Words) -> Any:
 
 
 def _joined_key(key: Key, words: Words) -> tuple[Any, Any]:
-    """The two words of a key; for 64 bits, both words joined in either order."""
+    """Return the two words of a key; for 64 bits, both words joined in either order."""
     low, high = key.low.astype(words.word), key.high.astype(words.word)
     if words is NARROW:
         return low, high
@@ -410,7 +410,7 @@ def _joined_key(key: Key, words: Words) -> tuple[Any, Any]:
 
 @lru_cache(16)
 def _largest(dtype: Any) -> int:
-    """The largest integer of a dtype."""
+    """Return the largest integer of a dtype."""
     return int(np.iinfo(dtype).max)
 
 
@@ -420,7 +420,7 @@ def _check_key(key: object) -> None:
 
 
 def _given(indices: Any, n: int, key: Key) -> tuple[Any, Any]:
-    """The checked indices, and the namespace to compute in: NumPy's or jax.numpy's."""
+    """Return the checked indices, and the namespace to compute in: NumPy's or jax.numpy's."""
     if isinstance(indices, np.generic):
         indices = np.asarray(indices)
     integers(indices, "indices", IndexError)

@@ -1,6 +1,6 @@
 """The fluent spelling: a reader with every op as a method.
 
-pipeline: `Pipeline`, a reader to look at, with every op as a method; `methods` makes these.
+pipeline: `Pipeline`, a reader with every op as a method; `methods` makes these.
 parts: `pipeline[index]`, `.split` and `.folds`; specs: `.element_spec`; preparing: `.prepare`.
 of_files: `files`, a pipeline that begins with the names of files.
 """

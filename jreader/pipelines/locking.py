@@ -1,10 +1,10 @@
-"""`pipeline.lock(path)`: what the samples of a plan depend on, in a file for others.
+"""`pipeline.lock(path)`: a file, for others, of all that the samples of a plan depend on.
 
-Whoever has the lock, and data and packages as it says, gets the same samples for the same seed. It
-has the plan as cursors have it, `stream_version`, the versions of the packages that are called, and
-for each source its files or arrays: their sizes and SHA-256, or the versions that remote files have
-where they lie. Files are named from the folder on that they share, so that another machine may keep
-them elsewhere. A loader compares what is known without reading the data, and `check_lock` all.
+With the lock, and the data and packages that it names, anyone gets the same samples for the same
+seed. It has the plan as in cursors, `stream_version`, the versions of the packages that are called,
+and the files or arrays of each source: their sizes and SHA-256, or the servers' versions of remote
+files. Files are named from their common folder on, so that another machine may keep them elsewhere.
+A loader compares what is known without reading the data; `check_lock` compares all.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from jreader.transforms import skip
 from jreader.workers import map_samples
 
 DEFAULT = "jreader.lock"
-"""The name of a lock, if its user gives none."""
+"""The name of a lock, if the user gives none."""
 
 _FORMAT = 1
 _ALL = "all bytes"
@@ -55,10 +55,10 @@ _RANGES, _RANGE = 64, 1 << 14
 _SAMPLED = f"{_RANGES} ranges of {_RANGE} bytes, evenly spaced from the first byte to the last"
 _HASH = ", sha256 "
 _PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
-_PART = 1 << 22  # bytes that lie in memory at a time
-_SHOWN = 3  # changes in an error
-_BEGINS = 64  # bytes of a lock in which it says that it is one
-_TOP = re.compile(r"^([^/.,\s]+)[/.]", re.MULTILINE)  # of a path: the first name
+_PART = 1 << 22  # bytes in memory at a time
+_SHOWN = 3  # changes that an error shows
+_BEGINS = 64  # bytes of a lock that identify it
+_TOP = re.compile(r"^([^/.,\s]+)[/.]", re.MULTILINE)  # the first name of a path
 _BEHIND = {  # the packages that modules of jreader call
     "jreader.images": ("PIL", "cv2", "simplejpeg"),
     "jreader.datasets.digits": ("sklearn",),
@@ -70,7 +70,7 @@ _BEHIND = {  # the packages that modules of jreader call
 def lock(
     reader: Reader[Any], path: str | os.PathLike[str] = DEFAULT, *, sampled: bool = False
 ) -> str:
-    """Writes down what the samples depend on: the plan, its data, functions and packages.
+    """Write down what the samples depend on: the plan, its data, functions and packages.
 
     Files are hashed on threads. If you stop it, the lock that was there before stays.
 
@@ -92,12 +92,12 @@ def lock(
         sampled: Whether to hash only 1 MiB of each larger file, in ranges that the lock names.
 
     Returns:
-        The name of the lock, a hash of all that it says, which cursors have, too.
+        The name of the lock, a hash of its contents, which cursors have, too.
 
     Raises:
         FileNotFoundError: A file of the plan is not there.
         DamagedData: A file was replaced, or cut off, while it was read.
-        FileExistsError: There is a file that is no lock.
+        FileExistsError: The file is not a lock.
         OSError: A file cannot be read, or the lock cannot be written.
     """
     some, where = check_flag("sampled of lock(reader, path)", sampled), Path(_name_of(path))
@@ -111,7 +111,7 @@ def lock(
 
 
 def _check_replaceable(path: Path) -> None:
-    """Raises if a file is there that is no lock; it may be data."""
+    """Raise if the file is not a lock: it may be data."""
     if path.is_file():
         with path.open("rb") as file:
             begin = file.read(_BEGINS)
@@ -122,9 +122,9 @@ def _check_replaceable(path: Path) -> None:
 
 
 def check_lock(reader: Reader[Any], path: str | os.PathLike[str] = DEFAULT) -> list[str]:
-    """Compares the plan, its data and packages with a lock; returns a line for each change.
+    """Compare the plan, its data and packages with a lock; return a line for each change.
 
-    The same bytes are hashed as for the lock.
+    It hashes the same bytes as the lock.
 
     >>> from tempfile import TemporaryDirectory
     >>> from jreader import Pipeline, arrays
@@ -147,7 +147,7 @@ def check_lock(reader: Reader[Any], path: str | os.PathLike[str] = DEFAULT) -> l
 
 
 def unseen(path: str | os.PathLike[str]) -> str:
-    """What a lock does not see of the data, as a part of a sentence; "" if it sees all bytes."""
+    """Return which data a lock misses, as a part of a sentence; "" if it covers all bytes."""
     hashed = _lock_at(path)[1]["hashed"]
     return (
         ""
@@ -159,12 +159,12 @@ def unseen(path: str | os.PathLike[str]) -> str:
 
 
 def held(reader: Reader[Any], path: str | os.PathLike[str]) -> tuple[str, ...]:
-    """The lines by which a cursor names the lock of its loader.
+    """Return the lines by which a cursor names the lock of its loader.
 
     Raises:
         FileNotFoundError: There is no lock, or a file of the plan is not there.
         ValueError: The lock is of another plan, or of other packages or files, as far as that is
-            known without reading these.
+            known without reading them.
     """
     (name, kept), where = _lock_at(path), _name_of(path)
     if changes := [*_changes(kept, _contents(reader, ""))]:
@@ -179,7 +179,7 @@ def held(reader: Reader[Any], path: str | os.PathLike[str]) -> tuple[str, ...]:
 
 
 def _name_of(path: Any) -> str:
-    """The path of a lock as a text."""
+    """Return the path of a lock as a text."""
     name = path_text(path)
     if not name:
         raise TypeError(f"lock needs the path of a lock, not {path!r}: give 'jreader.lock', say.")
@@ -187,7 +187,7 @@ def _name_of(path: Any) -> str:
 
 
 def _lock_at(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
-    """The name of a lock, and what it has."""
+    """Return the name of a lock, and its contents."""
     where = _name_of(path)
     again = f"type pipeline.lock({where!r}), or jreader lock module:pipeline --to {where}"
     kept: Any = None
@@ -206,7 +206,7 @@ def _lock_at(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
 
 
 def _changes(kept: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
-    """A line for each fact that differs; without hashes, if those of now are not known."""
+    """Yield a line for each fact that differs; hashes count only if the present ones are known."""
     before, after = dict(_facts("", kept)), dict(_facts("", now))
     for name in {**before, **after}:
         was, here = before.get(name, "nothing"), after.get(name, "nothing")
@@ -217,7 +217,7 @@ def _changes(kept: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
 
 
 def _facts(name: str, part: Any) -> Iterator[tuple[str, str]]:
-    """The facts in a part of a lock, each with the names that lead to it."""
+    """Yield the facts in a part of a lock, each with the path of names to it."""
     if isinstance(part, dict):
         for key, inner in part.items():
             yield from _facts(f"{name} {key}".lstrip(), inner)
@@ -228,9 +228,9 @@ def _facts(name: str, part: Any) -> Iterator[tuple[str, str]]:
 
 
 def _contents(reader: Reader[Any], hashed: str) -> dict[str, Any]:
-    """What a lock has of a plan; `hashed` says which bytes, or "" for none."""
+    """Return the contents of a plan's lock; `hashed` names the bytes to hash, or "" for none."""
     with script_as_imported():
-        plan: Any = fingerprint(skip(reader, 0))  # so that the sizes of batches are in it, too
+        plan: Any = fingerprint(skip(reader, 0))  # so that it has the sizes of batches, too
     plan["ops"] = [line for line in plan["ops"] if not line.startswith((FOUND, "skip(n=0)"))]
     readers: list[Any] = [*sources_first(reader, readers_below)]
     sources: list[Any] = [*filter(_has_data, readers)]
@@ -251,7 +251,7 @@ def _has_data(reader: Any) -> bool:
 
 
 def _versions(modules: set[str]) -> dict[str, str]:
-    """The versions of the packages of modules, and of what these modules call."""
+    """Return the versions of the packages of modules, and of the packages that these call."""
     behind = (_BEHIND[name] for name in _BEHIND if any(each.startswith(name) for each in modules))
     tops = {each.partition(".")[0] for each in (*modules, *chain(*behind), "jax", "numpy")}
     found = (each for each in metadata.distributions() if not tops.isdisjoint(_modules_of(each)))
@@ -261,16 +261,16 @@ def _versions(modules: set[str]) -> dict[str, str]:
 
 
 def _modules_of(package: metadata.Distribution) -> list[str]:
-    """The modules that a package installs, without those inside others.
+    """Return the top-level modules that a package installs.
 
-    `metadata.packages_distributions` takes ten times as long: it makes a path of each file.
+    `metadata.packages_distributions` takes ten times as long: it makes a path for each file.
     """
     listed_names = package.read_text("top_level.txt")
     return listed_names.split() if listed_names else _TOP.findall(package.read_text("RECORD") or "")
 
 
 class _Piece(NamedTuple):
-    """A file or an array: what is known of it, its size, and what reads the bytes to hash."""
+    """A file or an array: its known facts, its size, and a function that reads its bytes."""
 
     known: str
     size: int = 0
@@ -278,7 +278,7 @@ class _Piece(NamedTuple):
 
 
 def _texts_of(source: Any, hashed: str) -> dict[str, str]:
-    """What a lock says of the files or arrays of a source."""
+    """Return the entries in a lock for the files or arrays of a source."""
     pieces = dict(_pieces_of(source, hashed))
     if not hashed:
         return {name: piece.known for name, piece in pieces.items()}
@@ -299,7 +299,7 @@ def _text_of(bar: Bar, piece: _Piece) -> str:
 
 
 def _pieces_of(source: Any, hashed: str) -> Iterator[tuple[str, _Piece]]:
-    """The files of a source, or the arrays of one that has none, by their names."""
+    """Yield the files of a source, or its arrays if it has no files, by name."""
     if revision := source.revision():
         yield "revision", _Piece(revision)
     paths = source.file_paths()
@@ -312,13 +312,13 @@ def _pieces_of(source: Any, hashed: str) -> Iterator[tuple[str, _Piece]]:
 
 
 def _short_names(paths: Sequence[str]) -> list[str]:
-    """The names of files from the folder on that they share, without credentials."""
+    """Return the names of files from their common folder on, without credentials."""
     names = [masked(lasting(path)) for path in paths]
     return [name[len(shared_folder(names)) :] for name in names]
 
 
 def _piece_of(path: str, state: Any, hashed: str) -> _Piece:
-    """A file; of a remote one its version, where the server gives one."""
+    """Return a file; for a remote one its version, if the server gives one."""
     size, known = state.st_size, f"{state.st_size} bytes"
     if isinstance(state, RemoteState) and state.known:
         version = state.etag.strip('"') or state.stamp
@@ -331,7 +331,7 @@ def _piece_of(path: str, state: Any, hashed: str) -> _Piece:
 
 
 def _piece_in_memory(column: Any) -> _Piece:
-    """The arrays of a column; of one of objects no bytes."""
+    """Return the arrays of a column; for objects, no bytes."""
     arrays = [*column.arrays, *column.tables] if isinstance(column, Column) else [column]
     if not arrays or any(array.dtype.hasobject for array in arrays):
         return _Piece(described(column))

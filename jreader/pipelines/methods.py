@@ -1,11 +1,11 @@
-"""How an op becomes a method of `Pipeline`: its arguments and its docstring are stated once.
+"""How an op becomes a method of `Pipeline`, with its arguments and docstring stated once.
 
-`firstn = method(transforms.firstn)` is all that the class says of an op whose first argument is a
+`firstn = method(transforms.firstn)` is all that the class needs for an op whose first argument is a
 reader: `Concatenate` and `ParamSpec` carry the other arguments, so mypy, pyright and editors read
-names, defaults and docstring where the op is defined. A `Callable` has no names for what it puts in
-front, and no overloads: where a function comes before the reader (`map`, `filter`), or where the
-type of a sample follows from it, the method is written out, with the first sentence of its
-docstring only. `like` adds the rest at run time, for `help`, notebooks and Sphinx.
+names, defaults and docstring where the op is defined. A `Callable` has no names for the arguments
+it puts in front, and no overloads. If a function comes before the reader (`map`, `filter`), or the
+type of a sample follows from it, the method is written out, with only the first sentence of its
+docstring. `like` adds the rest at run time, for `help`, notebooks and Sphinx.
 
 Importing the class imports no op: what it names is a `LazyModule`, imported when one of
 its ops is first called, or when its method is first looked at.
@@ -45,7 +45,7 @@ class LazyModule:
 
 
 class _LazyFunction:
-    """A function of a room, before it is imported."""
+    """A function of a module, before the import."""
 
     def __init__(self, room: LazyModule, name: str) -> None:
         self.room, self.name = room, name
@@ -55,7 +55,7 @@ class _LazyFunction:
 
 
 def _imported_op(op: Any) -> Any:
-    """An op; where it is one of a room, the room is imported, and gives it at once from now on."""
+    """Return an op; import its module first, which then gives the op directly."""
     if isinstance(op, _LazyFunction):
         room, name = op.room, op.name
         op = getattr(import_module(room.module), name)
@@ -68,8 +68,8 @@ class Method:
 
     Args:
         body: The function, or an op, whose first argument is the pipeline.
-        ops: What it makes; the first one is described.
-        chains: Whether what the body returns becomes a pipeline.
+        ops: The ops that it makes; the first one describes it.
+        chains: Whether the result of the body becomes a pipeline.
     """
 
     def __init__(self, body: Any, ops: tuple[Any, ...], *, chains: bool = False) -> None:
@@ -77,7 +77,7 @@ class Method:
 
     @classmethod
     def made(cls, op: Any, *, chains: bool = False) -> Any:
-        """An op as a method."""
+        """Make an op a method."""
         return cls(op, (op,), chains=chains)
 
     def __set_name__(self, kind: Any, name: str) -> None:
@@ -93,13 +93,13 @@ class Method:
 
 
 def like(*ops: Callable[..., Any]) -> Callable[[F], F]:
-    """Gives a method the docstring of an op; of its arguments, those that the method takes.
+    """Give a method the docstring of an op, with those arguments that the method takes.
 
-    The docstring of the method, if it has one, stands for the first sentence of the op. A method
-    that takes `**kwargs` gets the signature of the op too.
+    The docstring of the method, if it has one, replaces the first sentence. A method that takes
+    `**kwargs` also gets the signature of the op.
 
     Args:
-        *ops: What the method makes; the first one is described.
+        *ops: The ops that the method makes; the first one describes it.
     """
 
     def described(body: F) -> F:
@@ -110,7 +110,7 @@ def like(*ops: Callable[..., Any]) -> Callable[[F], F]:
 
 @cache
 def methods_of(kind: Any) -> dict[Any, str]:
-    """The names of the methods of a class by what they make.
+    """Return the names of the methods of a class, by the op that each makes.
 
     >>> from jreader import Pipeline, buffered
     >>> methods_of(Pipeline)[buffered]
@@ -121,7 +121,7 @@ def methods_of(kind: Any) -> dict[Any, str]:
 
 
 def _with_checked_keywords(body: Any, call: str, gives: Any) -> Any:
-    """A method that says what to type instead of the keywords of other libraries."""
+    """Return a method that, for keywords of other libraries, says what to type instead."""
 
     def method(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         if kwargs:
@@ -135,7 +135,7 @@ def _with_checked_keywords(body: Any, call: str, gives: Any) -> Any:
 
 
 def _describe(method: Any, body: Any, ops: list[Any]) -> None:
-    """Gives a method what its ops say: signature, docstring, and where doctest runs it."""
+    """Give a method what its ops define: signature, docstring, and where doctest runs it."""
     method.ops = ops
     if not ops:
         if overloads := get_overloads(body):  # the last one names all arguments
@@ -154,7 +154,7 @@ def _describe(method: Any, body: Any, ops: list[Any]) -> None:
 
 
 def _without_reader(op: Callable[..., Any]) -> Signature:
-    """The signature of an op as a method, which is given its reader as `self`."""
+    """Return the signature of an op as a method, which gets its reader as `self`."""
     given = inspect.signature(op)
     own = [each for each in given.parameters.values() if each.name != "reader"]
     gives = "Pipeline" if inspect.isclass(op) else given.return_annotation

@@ -15,7 +15,7 @@ def files(paths: Paths, parts: None = None) -> Pipeline[str]: ...
 @overload
 def files(paths: Paths, parts: int) -> Pipeline[FilePart]: ...
 def files(paths: Paths, parts: int | None = None) -> Pipeline[Any]:
-    r"""A pipeline of the names of files: each sample is a path, as a str, or a part of a file.
+    r"""Make a pipeline of file names: each sample is a path, as a str, or a part of a file.
 
     It is indexed: files can be shuffled and sharded. `read` opens them.
 
@@ -29,10 +29,10 @@ def files(paths: Paths, parts: int | None = None) -> Pipeline[Any]:
     ...     list(files(f"{folder}/*.txt").read(lines, lanes=2))
     ['a.txt', 'b.txt', '1', '1', '2', '2']
 
-    Where there are fewer files than lanes, read each in `parts`. A part is a range of the bytes of
-    a file, and its samples are those that begin in it: lines, row groups, records. `text`, `jsonl`,
-    `parquet`, `tfrecord` and `tar` read one; a function of yours finds its `path`, its first byte
-    (`begin`), and the first one behind it (`end`).
+    If there are fewer files than lanes, read each in `parts`. A part is a range of the bytes of a
+    file, and its samples are those that begin in it: lines, row groups, records. `text`, `jsonl`,
+    `parquet`, `tfrecord` and `tar` read one; your own function uses its `path`, its first byte
+    (`begin`), and the byte after its last (`end`).
 
     >>> import jreader
     >>> with TemporaryDirectory() as folder:
@@ -43,12 +43,12 @@ def files(paths: Paths, parts: int | None = None) -> Pipeline[Any]:
     Args:
         paths: A file, a pattern such as `"data/*.tar"` (or `"data/**/*.tar"`, for folders in it
             too), or a list of these. The files of a pattern are sorted by name.
-        parts: In how many parts each file is read, of the same number of bytes; None for whole
-            files. Choose it for the largest run, as `lanes`: other parts are another order.
+        parts: The number of parts of each file, equal in bytes; None for whole files. Choose it for
+            the largest run, as `lanes`: other parts mean another order.
 
     Raises:
         TypeError: A path is neither a str nor a path, or there is none.
-        ValueError: A file that is packed (`.gz`) is to be read in parts.
+        ValueError: A compressed file (`.gz`) is to be read in parts.
         FileNotFoundError: A file does not exist, or a pattern has none.
     """
     return Pipeline(file_lists.files(paths, parts))

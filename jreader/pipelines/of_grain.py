@@ -1,4 +1,4 @@
-"""Data and transforms of Grain, known by the names of their classes: Grain is not imported."""
+"""Grain's data and transforms, known by the names of their classes: Grain is not imported."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 
 def as_reader(data: Any) -> Any:
-    """A reader of data of Grain; anything else is returned as it is."""
+    """Return a reader of Grain's data; anything else unchanged."""
     if not kinds_of_grain(data):
         return data
     return source(data) if hasattr(data, "__getitem__") else data.__iter__
 
 
 def through(pipeline: Pipeline[Any], transform: Any, options: dict[str, Any]) -> Reader[Any]:
-    """The pipeline through a transform of Grain.
+    """Apply a transform of Grain to a pipeline.
 
     Args:
         pipeline: The pipeline.
         transform: The transform.
-        options: Those of the op that stands for it.
+        options: The options of the op that replaces it.
 
     Raises:
-        TypeError: It is no transform of Grain.
+        TypeError: It is not a transform of Grain.
     """
-    numbers = source(range(1 << 62))  # of the samples of an epoch
+    numbers = source(range(1 << 62))  # the numbers of an epoch's samples
     ops = {
         "Map": ("map", pipeline.map_batches if gives_batches(pipeline) else pipeline.map),
         "RandomMap": ("random_map", partial(pipeline.map, rng=True)),
@@ -51,6 +51,6 @@ def through(pipeline: Pipeline[Any], transform: Any, options: dict[str, Any]) ->
 
 
 def _batched(pipeline: Pipeline[Any], transform: Any, fn: Any) -> Reader[Any]:
-    """Batches, which `fn` stacks, if there is one."""
+    """Batch the samples, and stack batches with `fn`, if given."""
     made = pipeline.batch(transform.batch_size, transform.drop_remainder)
     return made if fn is None else made.map_batches(fn, stacked=False)

@@ -1,6 +1,6 @@
 """Samples and parts of a pipeline, found by index: `pipeline[3]`, `pipeline[2:5]`, splits, folds.
 
-A part is chosen below whatever the plan maps, so that nothing else is mapped. Parts of a split are
+A part is chosen below a plan's maps, so that no other samples are mapped. Parts of a split are
 chosen by index and seed, and above no shuffle: they have the same samples in every epoch and run.
 """
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 def sample_at(reader: Reader[T], index: SupportsIndex) -> T:
-    """The sample (or batch) of an index, which may count from the end.
+    """Return the sample (or batch) at an index, which may count from the end.
 
     >>> from jreader import arrays, shuffle
     >>> int(sample_at(shuffle(arrays([10, 20, 30]), seed=0), -1))
@@ -64,7 +64,7 @@ def sample_at(reader: Reader[T], index: SupportsIndex) -> T:
 
 
 def sliced(reader: Reader[Any], index: slice) -> Reader[Any]:
-    """The samples of a slice, found where those of `reader` are.
+    """Return the samples of a slice, found if those of `reader` are.
 
     >>> from jreader import Pipeline, arrays
     >>> sliced(Pipeline(arrays(range(9))).batch(2), slice(1, 3))
@@ -87,7 +87,7 @@ def sliced(reader: Reader[Any], index: slice) -> Reader[Any]:
 
 
 def listed(reader: Reader[Any], indices: Any) -> Reader[Any]:
-    """The samples of a list of indices, found where those of `reader` are.
+    """Return the samples of a list of indices, found if those of `reader` are.
 
     >>> from jreader import Pipeline, arrays
     >>> list(listed(Pipeline(arrays(range(9))).map(float), [8, 0]))
@@ -100,12 +100,12 @@ def listed(reader: Reader[Any], indices: Any) -> Reader[Any]:
 def chosen(
     reader: Reader[Any], indices: Any, under: Callable[[Reader[Any]], Reader[Any]] = itself
 ) -> Reader[Any]:
-    """The samples at some indices, below whatever a plan maps one for one.
+    """Return the samples at some indices, chosen below all one-to-one maps of a plan.
 
     Args:
         reader: The plan.
         indices: Ints.
-        under: What is done first to what the plan maps one for one.
+        under: Applied first to the reader below those maps.
     """
 
     def part(mapped: Reader[Any]) -> Reader[Any]:
@@ -139,7 +139,7 @@ def _lookup(reader: Reader[T]) -> Callable[[int], T]:
 
 
 def _slice_of(reader: Reader[Any], first: int, last: int | None, step: int) -> Reader[Any]:
-    """Every `step`-th sample from `first` on, up to `last`, below whatever a plan maps."""
+    """Return every `step`-th sample from `first` on, up to `last`, chosen below one-to-one maps."""
     if first == 0 and last is None and step == 1:
         return reader
 
@@ -156,7 +156,7 @@ def _slice_of(reader: Reader[Any], first: int, last: int | None, step: int) -> R
 
 
 def _below_maps(reader: Reader[Any], part: Callable[[Reader[Any]], Reader[Any]]) -> Reader[Any]:
-    """A plan over a part of what it maps one for one, so that nothing else is mapped."""
+    """Return a plan whose one-to-one maps read only a part, so that nothing else is mapped."""
     if isinstance(reader, Node) and _is_one_for_one(reader):
         (up,) = reader.input_readers
         return with_reader(reader, _below_maps(up, part))
@@ -164,7 +164,7 @@ def _below_maps(reader: Reader[Any], part: Callable[[Reader[Any]], Reader[Any]])
 
 
 def _is_one_for_one(op: Node[Any]) -> bool:
-    """Whether an op makes one item of each of its reader, and has to be asked for each."""
+    """Return whether an op makes one item from each of its reader, one by one."""
     if type(op) is map_readers:
         return len(op.readers) == 1
     maps = isinstance(op, Pipeline) or type(op) in {map_batches, map_samples, buffered}
@@ -172,7 +172,7 @@ def _is_one_for_one(op: Node[Any]) -> bool:
 
 
 def _spelling(reader: Reader[Any]) -> Callable[[Reader[Any]], Reader[Any]]:
-    """What makes a pipeline of an op, where the reader is one."""
+    """Return a function that makes an op a pipeline, if the reader is one."""
     return type(reader) if isinstance(reader, Pipeline) else itself
 
 
@@ -184,11 +184,10 @@ def split(
     groups: Any = None,
     stratify: Any = None,
 ) -> tuple[Pipeline[T], ...]:
-    """Splits the samples at random into parts that share none, the same ones in every epoch.
+    """Split the samples at random into disjoint parts, the same ones in every epoch.
 
     Split before you shuffle: `train.shuffle(seed=0)` then reshuffles `train` in each epoch, and no
-    sample of another part comes in. The same seed gives the same parts, in every run and
-    process.
+    sample of another part comes in. The same seed gives the same parts, in every run and process.
 
     >>> from jreader import Pipeline, arrays
     >>> rows = Pipeline(arrays(x=np.arange(10), user=np.arange(10) // 2))
@@ -199,24 +198,23 @@ def split(
     >>> [int(sample["user"]) for sample in test]
     [4, 4]
 
-    Parts are in random order; in that of the pipeline with `groups` or `stratify`, or where samples
-    lie in blocks (Parquet).
+    Parts are in random order; with `groups` or `stratify`, or if samples are in blocks (Parquet),
+    they keep the order of the pipeline.
 
     Args:
         reader: A pipeline.
         parts: The fraction of each part, as floats that sum to 1; or its number of samples, as
-            ints. With `groups`, parts are as near to that as whole groups allow.
+            ints. With `groups`, parts are as close to that as whole groups allow.
         seed: An int, or a jax key, fixes the parts.
         groups: Samples of one group stay in one part: a label for each sample, or the name of a
-            field, where samples are rows of arrays.
+            field, if samples are rows of arrays.
         stratify: Each part has its share of every class: a label for each sample, or the name of a
             field.
 
     Raises:
-        TypeError: Samples have to be read to be found, these are batches, or a shuffle comes
-            before.
-        ValueError: The parts do not sum to all samples, a part would have none, or labels are not
-            as many as samples.
+        TypeError: Samples must be read to be found, or are batches, or come after a shuffle.
+        ValueError: The parts do not sum to all samples, a part would have none, or there are not as
+            many labels as samples.
     """
     call = "split(parts, seed)"
     made = _Parts(call, reader, lambda n: part_sizes(call, parts, n), seed, groups, stratify)
@@ -232,7 +230,7 @@ def split(
 def folds(
     reader: Reader[T], n: int, seed: Any = 0, *, groups: Any = None, stratify: Any = None
 ) -> list[tuple[Pipeline[T], Pipeline[T]]]:
-    """Splits the samples for cross-validation: `n` pairs of train and test.
+    """Split the samples for cross-validation: `n` pairs of train and test.
 
     Each sample is in exactly one test part.
 
@@ -245,17 +243,16 @@ def folds(
 
     Args:
         reader: A pipeline.
-        n: How many pairs, at least 2.
+        n: The number of pairs, at least 2.
         seed: An int, or a jax key, fixes the parts.
         groups: Samples of one group stay in one part: a label for each sample, or the name of a
-            field, where samples are rows of arrays.
+            field, if samples are rows of arrays.
         stratify: Each part has its share of every class: a label for each sample, or the name of a
             field.
 
     Raises:
         TypeError: As in `split`.
-        ValueError: There are fewer samples or groups than folds, or labels are not as many as
-            samples.
+        ValueError: There are fewer samples or groups than folds, or not as many labels as samples.
     """
     call = "folds(n, seed)"
     many = errors.check_number(call, n, 2)
@@ -276,8 +273,8 @@ class _Parts:
     """The indices of the parts of a split: ranges of one random order, or lists.
 
     Attributes:
-        counts: How many samples each part has.
-        of: How many there are, for an error.
+        counts: The number of samples of each part.
+        of: The number of all samples, for an error.
     """
 
     def __init__(
@@ -305,7 +302,7 @@ class _Parts:
             self.part_of = dealt_parts(sizes, split_key(self.key), classes)
 
     def part(self, number: int, *, but: bool = False) -> Any:
-        """The samples of a part, or all but these."""
+        """Return the samples of a part, or all others."""
         if self.part_of is not None:
             mine = self.part_of == number
             return chosen(self.reader, np.flatnonzero(~mine if but else mine), _same_order)
@@ -315,7 +312,7 @@ class _Parts:
 
 
 def _same_order(below: Reader[Any]) -> Reader[Any]:
-    """The reader, if its order is the same in all epochs.
+    """Return the reader, if its order is the same in all epochs.
 
     Raises:
         TypeError: It is not.
@@ -330,7 +327,7 @@ def _same_order(below: Reader[Any]) -> Reader[Any]:
 
 
 def _splittable_length(call: str, reader: Reader[Any]) -> int:
-    """The number of samples of a plan that can be split.
+    """Return the number of samples of a plan that can be split.
 
     Raises:
         TypeError: It cannot.
@@ -351,11 +348,11 @@ def _splittable_length(call: str, reader: Reader[Any]) -> int:
 
 
 def _labels(call: str, reader: Reader[Any], n: int, name: str, value: Any) -> Array | None:
-    """The groups, or the classes, of all samples: a label for each; None where none are given.
+    """Return a label for each sample, as groups or classes; None if no labels are given.
 
     Raises:
         TypeError: They are not labels.
-        ValueError: They are not as many as samples.
+        ValueError: There are not as many as samples.
     """
     if value is None:
         return None
@@ -375,7 +372,7 @@ def _labels(call: str, reader: Reader[Any], n: int, name: str, value: Any) -> Ar
 
 
 def _field_values(call: str, reader: Reader[Any], n: int, name: str, key: Any) -> Any:
-    """The values of a field of all samples, without the others."""
+    """Return the values of one field for all samples."""
     plane = indexed(reader)
     columns: Any = plane.columns if plane is not None else None
     keys = [*(branches(columns) or ())] if type(columns) in (dict, tuple) else []

@@ -1,4 +1,4 @@
-"""`Pipeline`: every op as a method, so that a plan is read from left to right."""
+"""`Pipeline`: every op as a method, so that a plan reads from left to right."""
 
 from __future__ import annotations
 
@@ -72,19 +72,19 @@ P = ParamSpec("P")
 def method(
     op: Callable[Concatenate[Reader[U], P], Reader[S]],
 ) -> Callable[Concatenate[Pipeline[U], P], Pipeline[S]]:
-    """An op as a method, which takes the arguments after the reader (`methods.py`)."""
+    """Make an op a method, which takes the arguments after the reader (`methods.py`)."""
     made: Callable[Concatenate[Pipeline[U], P], Pipeline[S]] = Method.made(op, chains=True)
     return made
 
 
 def result(fn: Callable[Concatenate[Reader[U], P], S]) -> Callable[Concatenate[Pipeline[U], P], S]:
-    """A function of a reader as a method, which returns what the function returns."""
+    """Make a function of a reader a method, which returns the function's result."""
     made: Callable[Concatenate[Pipeline[U], P], S] = Method.made(fn)
     return made
 
 
 def _checked(call: str, reader: Any) -> Any:
-    """The reader; of a loader of torch, or data of Grain, one is made."""
+    """Return the reader; make one from a loader of torch, or from Grain's data."""
     if not callable(reader):
         reader = reader.__iter__ if is_torch_loader(reader) else of_grain.as_reader(reader)
     check_reader(call, reader)
@@ -109,7 +109,7 @@ class _TorchLoader(Protocol[T_co]):
 if TYPE_CHECKING:
 
     class _Base(Generic[T]):
-        """Hides what only the authors of ops call, so that completion lists what users call."""
+        """Hides methods for authors of ops, so that completion lists what users call."""
 
         def __call__(self) -> Iterator[T]: ...
         def __iter__(self) -> Iterator[T]: ...
@@ -138,34 +138,34 @@ class Pipeline(_Base[T]):
 
     reader: Reader[T] = argument(_checked)
     _piped: str = field(default="", init=False)
-    """How it was written, where `pipe` was given an op that nothing else remembers."""
+    """How it was written, if `pipe` got an op that nothing else records."""
 
     if TYPE_CHECKING:
 
         def __init__(self, reader: Reader[T] | _GrainData[T] | _TorchLoader[T]) -> None: ...
-    else:  # what it is as an op: its reader
+    else:  # as an op, its reader
         from_reader = "all"
         in_cursor = "never"
         moves = "samples"
 
         def wrapped(self) -> Reader[T]:
-            """Its reader."""
+            """Return its reader."""
             return self.reader
 
         def __iter__(self) -> Iterator[T]:
-            """Begins a pass."""
+            """Begin a pass."""
             return native(self)
 
         def start(self, at: Position) -> Pass[T]:
-            """The position of `reader`."""
+            """Begin a pass, with the positions of `reader`."""
             return start(self.reader, at)
 
         def plane(self) -> Plane | None:
-            """That of `reader`."""
+            """Return the plane of `reader`."""
             return indexed(self.reader)
 
         def lookup(self) -> Callable[[int], T] | None:
-            """That of `reader`."""
+            """Return the lookup of `reader`."""
             return lookup_of(self.reader)
 
     def peek(self) -> T:
@@ -176,7 +176,7 @@ class Pipeline(_Base[T]):
         'b'
 
         Raises:
-            ValueError: There is none.
+            ValueError: There is no sample.
         """
         with closing(start(transforms.firstn(self.reader, 1))) as first:
             for sample in first.items:
@@ -198,10 +198,9 @@ class Pipeline(_Base[T]):
     def element_spec(self) -> Any:
         """The shapes and dtypes of a sample, or of a batch as arrays: a tree of `ArraySpec`.
 
-        Reads the first one; no pass is affected. The first
-        axis of a batch is None if the last batch may be shorter. A field that is None stays None,
-        here as in feeds. `jax.eval_shape` takes such a tree; `loader.element_spec` has what arrives
-        on the devices.
+        Reads the first one; no pass is affected. The first axis of a batch is None if the last
+        batch may be shorter. A field that is None stays None, here as in feeds. `jax.eval_shape`
+        takes such a tree; `loader.element_spec` has that of the feeds on the devices.
 
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays
@@ -221,7 +220,7 @@ class Pipeline(_Base[T]):
             return specs.element_spec_of(self, self.peek())
 
     def __repr__(self) -> str:
-        """The plan as it was written: what is printed can be typed."""
+        """Return the plan as it was written: what is printed can be typed."""
         first, calls = self, list[str]()
         while not first._piped:  # not by recursion: there may be a thousand ops
             before, call = _chained(first.reader) if isinstance(first.reader, Node) else (None, "")
@@ -233,14 +232,14 @@ class Pipeline(_Base[T]):
         return "".join([first._piped, *reversed(calls)])  # noqa: SLF001  # one of this class
 
     def __dir__(self) -> list[str]:
-        """What a user calls, without what the author of an op defines (`Node`)."""
+        """Return what a user calls, without what the author of an op defines (`Node`)."""
         defined = {name for name in (*dir(Node), *Node.__annotations__) if name[0] != "_"}
         return sorted(set(super().__dir__()) - defined)
 
     if not TYPE_CHECKING:  # or every name would be one
 
         def __getattr__(self, name: str) -> Any:
-            """Finds a method by its older name, or says what to type for other libraries' words."""
+            """Find a method by its older name, or raise what to type for other libraries' words."""
             if hasattr(type(self), name):  # a property, whose own error this is
                 object.__getattribute__(self, name)
             if newer := newer_name(type(self).__name__, name):
@@ -291,7 +290,7 @@ class Pipeline(_Base[T]):
         engaged = op.threads or op.processes or op.executor is not None or op.timeout
         if engaged or op.rng or op.on_error == "skip":
             return Pipeline(op)
-        return Pipeline(transforms.map_readers(fn, self))  # the same, and the least that a map is
+        return Pipeline(transforms.map_readers(fn, self))  # the same, as the simplest map
 
     @like(transforms.filter)
     def filter(
@@ -392,7 +391,7 @@ class Pipeline(_Base[T]):
     ) -> Pipeline[Sequence[T]]:
         """Group the samples into batches of `batch_size`: lists, or `Columns` of stacked arrays.
 
-        Batches of batches warn: type `.rebatch(n)` for batches of another size.
+        Batches of batches warn: type `.rebatch(n)` to change the size of batches.
         """
         if batches.gives_batches(self):
             warn(
@@ -415,7 +414,7 @@ class Pipeline(_Base[T]):
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> Pipeline[S]:
-        """Apply an op that has no method here, one of your own say: `op(self, *args, **kwargs)`.
+        """Apply an op that has no method here, such as your own: `op(self, *args, **kwargs)`.
 
         >>> def doubled(reader, times):
         ...     return lambda: (sample for sample in reader() for _ in range(times))
@@ -425,8 +424,8 @@ class Pipeline(_Base[T]):
 
         Args:
             op: Takes this pipeline and the other arguments, and returns a reader. Or a transform of
-                Grain, whose other arguments are those of the op that stands for it: `.map(fn)` for
-                `Map`, `.map(fn, rng=True)` for `RandomMap`, `.filter`, `.flat_map`, and for `Batch`
+                Grain, with the other arguments of the op that replaces it: `.map(fn)` for `Map`,
+                `.map(fn, rng=True)` for `RandomMap`, `.filter`, `.flat_map`, and for `Batch`
                 `.batch`.
             *args: Passed to `op`.
             **kwargs: Passed to `op`.
@@ -438,7 +437,7 @@ class Pipeline(_Base[T]):
         if isinstance(made, Pipeline):
             return made
         pipeline = Pipeline(made)
-        if not isinstance(made, Node):  # which knows how it was written
+        if not isinstance(made, Node):  # nodes record how they were written
             given = [*map(described, args), *(f"{k}={described(v)}" for k, v in kwargs.items())]
             written = f"{self!r}.pipe({', '.join([described(op), *given])})"
             set_fields(pipeline, _piped=written)
@@ -501,7 +500,7 @@ class Pipeline(_Base[T]):
     ) -> DataLoader[Feed]: ...
     @like()
     def load(self, feed_list: Any = None, *, lock: Any = None, **_options: Any) -> DataLoader[Any]:
-        """Load these batches onto devices, ahead of the step.
+        """Load these batches onto devices, before your step asks for them.
 
         >>> import numpy as np
         >>> from jreader import arrays
@@ -515,44 +514,43 @@ class Pipeline(_Base[T]):
         Args:
             feed_list: The fields: a list of names or `data`, or a mapping from them to indices or
                 keys of a sample. None for feeds with the tree of the samples.
-            into: A class, or another function, that takes the fields by keyword: a NamedTuple, a
-                dataclass (register it with jax, or decorate it with `flax.struct.dataclass`), say.
-                Each feed is `into(**fields)`. None for dicts.
-            capacity: How many feeds to prefetch to the devices; 0 prefetches none.
+            into: A class or function that takes the fields by keyword, such as a NamedTuple or a
+                dataclass (register it with jax, or decorate it with `flax.struct.dataclass`). Each
+                feed is `into(**fields)`. None for dicts.
+            capacity: Feeds to prefetch to the devices; 0 for none.
             sharding: A Sharding, a Mesh (its only axis, or the one called "data" or "batch"), a
                 PartitionSpec over the mesh of `jax.set_mesh`, a Device, or a tree of them for the
                 fields. None for the default device; "host" for NumPy feeds, or in a tree for
-                fields that stay NumPy arrays, such as texts. `jreader.devices.ContextParallel`
-                around one of them splits sequences so that causal attention gives all devices
-                alike work.
+                fields that stay NumPy arrays, such as texts. Wrap one in
+                    `jreader.devices.ContextParallel` to split sequences so that causal attention
+                    gives all devices equal work.
             pmap: True (the local devices) or a list of D devices, for feeds of [D, n / D, ...].
-            drop_last: Whether to leave out a short last batch. With False, it is padded with zeros,
-                and every feed carries a `mask`. None leaves it out, unless `.batch(n,
-                drop_last=False)` made it.
+            drop_last: Whether to drop a short last batch. False pads it with zeros, and every feed
+                carries a `mask`. None drops it, unless `.batch(n, drop_last=False)` made it.
             last: What to do with a short last batch, instead of `drop_last`: "drop" or "pad" it,
                 "wrap" (fill it up with the first samples of the epoch), raise an "error", or "keep"
                 it short, on one device.
-            steps_per_epoch: How many feeds an epoch has; None for all. If there are more, they are
-                left out; if there are fewer, that is an error, or with `last="wrap"` the epoch
-                begins again. A stream that may be endless continues where the epoch before
-                ended; with `.firstn(n)` it restarts in each epoch.
-            peer_timeout: The seconds to wait for other processes of `jax.distributed`, where each
-                reads a stream; 0 for no limit.
-            resident: Whether to put all data on the devices once, and to gather feeds there, as
-                `as_function` does: for data that fit, on devices that are far from the host.
+            steps_per_epoch: Feeds per epoch; None for all. Surplus feeds are dropped; too few are
+                an error, or with `last="wrap"` the epoch starts over. A possibly endless stream
+                continues where the previous epoch ended; `.firstn(n)` restarts it in each.
+            peer_timeout: Seconds to wait for other processes of `jax.distributed`, where each reads
+                a stream; 0 for no limit.
+            resident: Whether to put all data on the devices once, and gather feeds there, like
+                `as_function`: for data that fit, on devices far from the host.
             tune: Whether to autotune the threads of maps with `threads=2` or more, and `capacity`,
                 while the loop runs; the stream stays the same. A dict sets ceilings: those of True
                 are `tune={"threads": 32, "capacity": 16, "bytes": 2**30}`. `loader.tuned` has the
                 values that it chose.
-            workers: Make whole batches: `Processes(n)`, another executor of `concurrent.futures`,
-                `jreader.workers.clusters.ray_executor()`, or a Dask client. They open the sources;
-                feeds, their order and cursors stay the same. The batches must be found by number,
-                or come in lanes (`read(fn, lanes=8)`). None makes them here.
-            share: A name. Jobs on one Dask cluster that give the same name to the same plan have
-                each batch made once, if they are at most 64 batches apart. None shares nothing.
-            lock: The file that `pipeline.lock(path)` wrote, which cursors then name. Names and
-                sizes of files must be those in it; `pipeline.check_lock(path)` also hashes them.
-                None compares nothing.
+            workers: Where to make whole batches: `Processes(n)`, another executor of
+                `concurrent.futures`, `jreader.workers.clusters.ray_executor()`, or a Dask client.
+                They open the sources; feeds, their order and cursors stay the same. The batches
+                must be found by number, or come in lanes (`read(fn, lanes=8)`). None makes them
+                here.
+            share: A name. Jobs on one Dask cluster that give the same name to the same plan make
+                each batch once, if they are at most 64 batches apart. None shares nothing.
+            lock: The file that `pipeline.lock(path)` wrote, which cursors then name. The names and
+                sizes of files must match it; `pipeline.check_lock(path)` also hashes them. None
+                compares nothing.
 
         Raises:
             BatchNotDivisible: The batch cannot be split evenly over the devices.
@@ -563,15 +561,15 @@ class Pipeline(_Base[T]):
                 is not the last one (while iterating).
             ShortEpoch: An epoch has fewer steps than `last` or `steps_per_epoch` allows.
         """
-        # jax is loaded where feeds are made, not before
-        from jreader.loaders import DataLoader  # noqa: PLC0415  # as said
+        # jax is loaded when feeds are made, not before
+        from jreader.loaders import DataLoader  # noqa: PLC0415  # as above
 
         held = () if lock is None else locking.held(self, lock)
-        return DataLoader._over(self, feed_list, lock=held, **_options)  # noqa: SLF001  # its door
+        return DataLoader._over(self, feed_list, lock=held, **_options)  # noqa: SLF001  # its own constructor
 
 
 def _chained(op: Node[Any]) -> tuple[Pipeline[Any] | None, str]:
-    """The pipeline that an op reads, and the op as a method of it; None where it is none."""
+    """Return the pipeline that an op reads, and the op as its method; None if it is none."""
     ups = [below_keys(up) for up in op.input_readers]
     if not ups or not isinstance(ups[0], Pipeline) or getattr(op, "names", None):
         return None, ""

@@ -1,4 +1,4 @@
-"""`pipeline.prepare()`: fills what a plan keeps in folders, before its first pass."""
+"""`pipeline.prepare()`: fill the folders of a plan before its first pass."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jreader.transforms.pieces import Pieces
 from jreader.workers import map_samples
 
 _TIMED_SAMPLES = 1000  # samples
-_SECONDS = 2.0  # at most, for them
+_SECONDS = 2.0  # the most seconds for them
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Prepared:
 
     Attributes:
         path: The folder.
-        samples: The number of samples below; None if only reading them shows it.
-        made: How many of them are in the folder.
+        samples: The number of samples below; None if it is unknown before reading them.
+        made: The number of samples in the folder.
         bytes: Their size on disk, or the estimate for all; None if unknown.
-        seconds: How long they took, or the estimate for the rest on one core; None if unknown.
+        seconds: The time they took, or the estimate for the rest on one core; None if unknown.
         ahead: Whether this is an estimate.
     """
 
@@ -46,7 +46,7 @@ class Prepared:
     ahead: bool = False
 
     def __str__(self) -> str:
-        """One line."""
+        """Return one line."""
         of = "" if self.samples is None else f" of {self.samples:,}"
         many = f"{self.path}: {self.made:,}{of} samples are there"
         if self.bytes is None or self.seconds is None:
@@ -59,14 +59,14 @@ class Prepared:
 def prepare(
     reader: Reader[Any], workers: Any = None, part: tuple[int, int] | None = None
 ) -> list[Prepared]:
-    """Fills every `cache(path)` and `filter(keep=path)` of a plan, before its first pass.
+    """Fill every `cache(path)` and `filter(keep=path)` of a plan, before its first pass.
 
     Folders are filled from the source upwards; complete ones stay as they are. You can kill this at
     any moment, and call it again: it resumes where it stopped. If the plan is indexed, maps
-    included, workers make pieces at the same time, and so do other programs and hosts that see the
-    same folders. Each piece is made once, and the last one to finish joins them: the files are the
-    same as after one pass. If the plan is a stream, this program reads it in order. Nothing is put
-    on devices.
+    included, workers make pieces in parallel, and so do other programs and hosts that see the same
+    folders. Each piece is made once, and the last one to finish joins them: the files are the same
+    as after one pass. If the plan is a stream, this program reads it in order. Nothing is put on
+    devices.
 
     >>> from tempfile import TemporaryDirectory
     >>> from jreader import Pipeline, arrays
@@ -82,13 +82,13 @@ def prepare(
         workers: `jreader.Processes(4)`, any executor of `concurrent.futures`, a Dask client, or
             `jreader.workers.clusters.ray_executor()`; None to use this thread.
         part: (3, 8) makes the third of eight parts, for hosts that cannot lock shared files. A
-            folder above one that other parts still fill is left to a later call.
+            folder above one that other parts still fill waits for a later call.
 
     Returns:
         A `Prepared` for each folder, whose text is one line.
 
     Raises:
-        TypeError: `workers` is no executor.
+        TypeError: `workers` is not an executor.
         ValueError: A folder belongs to another plan; or there is no such part, or the plan of a
             part is not indexed.
         OSError: The disk is full, or a folder cannot be written.
@@ -99,9 +99,9 @@ def prepare(
 def preparing(
     reader: Reader[Any], workers: Any = None, part: tuple[int, int] | None = None
 ) -> Iterator[Prepared]:
-    """Fills each folder; yields an estimate first, and then what was made (`prepare`)."""
+    """Fill each folder; yield an estimate first, and then the result (`prepare`)."""
     executor = workers.get_executor() if hasattr(workers, "get_executor") else workers
-    map_samples(abs, list, executor=executor)  # which says what an executor is
+    map_samples(abs, list, executor=executor)  # checks the executor
     _check_part(part or (1, 1))
     ops: list[Any] = [op for op in sources_first(reader, readers_below) if isinstance(op, Node)]
     for store in {op.kept.folder: op.kept for op in ops if op.stores}.values():
@@ -111,7 +111,7 @@ def preparing(
         _fill(store, executor, part)
         yield _folder_contents(store, time.monotonic() - began)
         if not store.refresh().whole:
-            return  # what reads it waits for the other parts
+            return  # the folder above waits for the other parts
 
 
 def _check_part(part: Any) -> None:
@@ -148,7 +148,7 @@ def _fill(store: DiskCache[Any], executor: Executor | None, part: tuple[int, int
 
 
 def _expected(store: DiskCache[Any]) -> Prepared:
-    """An estimate of what a folder takes, from its first samples."""
+    """Estimate what a folder takes, from its first samples."""
     rows, looked, size = length(store.of), 0, 0.0
     began = time.monotonic()
     with closing(start(store.of)) as up:
@@ -167,7 +167,7 @@ def _expected(store: DiskCache[Any]) -> Prepared:
 
 
 def _folder_contents(store: DiskCache[Any], seconds: float) -> Prepared:
-    """What is in a folder now."""
+    """Return the present contents of a folder."""
     held, pieces = store.refresh(), Pieces.of(store)
     rows, there = held.rows, [held]
     if pieces and not held.whole:
@@ -178,6 +178,6 @@ def _folder_contents(store: DiskCache[Any], seconds: float) -> Prepared:
 
 
 def _free(folder: str) -> int:
-    """The bytes that are free where a folder is, or will be."""
+    """Return the free bytes where a folder is, or will be."""
     path = Path(folder)
     return shutil.disk_usage(next(each for each in (path, *path.parents) if each.exists())).free

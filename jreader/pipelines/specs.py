@@ -1,4 +1,4 @@
-"""Shapes and dtypes of what a pipeline gives, in NumPy's terms: jax is not imported for them."""
+"""Shapes and dtypes of a pipeline's samples, in NumPy's terms, without importing jax."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class ArraySpec:
     dtype: np.dtype[Any]
 
     def __repr__(self) -> str:
-        """As NumPy calls the dtype."""
+        """Show the dtype by its NumPy name."""
         return f"ArraySpec(shape={self.shape}, dtype={self.dtype})"
 
 
 def element_spec_of(reader: Reader[Any], first: Any) -> Any:
-    """The tree of `ArraySpec` of what a reader gives, of which this is the first."""
+    """Return the tree of `ArraySpec` of a reader's items, given the first one."""
     if unit_of(reader) != "batches" and not isinstance(first, Columns):
         return map_tree(_array_spec, first)
     even = _even(reader)
@@ -48,7 +48,7 @@ def element_spec_of(reader: Reader[Any], first: Any) -> Any:
 
 
 def _differ_in_length(found: Batching) -> bool:
-    """Whether batches are as long as their longest sample, and no function changes them."""
+    """Return whether batches are as long as their longest sample, and no function changes them."""
     padded = found.buckets is not None or (found.op is not None and varied(found.op))
     return padded and not found.functions
 
@@ -59,7 +59,7 @@ def _array_spec(value: Any, *, even: bool = True) -> ArraySpec:
 
 
 def _even(reader: Reader[Any]) -> bool:
-    """Whether every batch has as many samples as the first one."""
+    """Return whether every batch has as many samples as the first one."""
     found = batching(reader)
     if found.op is None or found.size is None:
         return False
