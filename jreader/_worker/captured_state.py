@@ -1,4 +1,4 @@
-"""What a function captures that must not be copied to workers: iterators, files, generators."""
+"""State in a function that must not be copied to workers: iterators, files, generators."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ import numpy as np
 from jreader.readers.bytecode import globals_read
 from jreader.readers.messages import described
 
-_MAX_OBJECTS = 10_000  # objects that are looked into for a name
+_MAX_OBJECTS = 10_000  # objects to search for a name
 
 
 def stateful_kind(value: object) -> str:
-    """Names the kind of a value that moves on as it is read; "" for any other value.
+    """Name the kind of a value that advances as it is read; "" for any other value.
 
     Copies of an iterator or of an open file would advance independently.
 
@@ -36,17 +36,17 @@ def stateful_kind(value: object) -> str:
         return "" if alone else f"an open file ({getattr(value, 'name', kind.__name__)!r})"
     steps = getattr(kind, "__next__", None)
     if steps is None or isinstance(steps, FunctionType) or isinstance(value, io.IOBase):
-        return ""  # one that is written in Python may begin again; memory that reads like a file
+        return ""  # a Python one may begin again; or it is memory that reads like a file
     return f"an iterator ({kind.__name__})"
 
 
 def is_random_generator(value: object) -> bool:
-    """Whether a value is a generator of random numbers."""
+    """Return whether a value is a random number generator."""
     return isinstance(value, (np.random.Generator, np.random.RandomState, random.Random))
 
 
 def captured_as(root: object, wanted: object) -> str:
-    """Names where an object captures a value, and the function or object that holds it.
+    """Name how an object captures a value, and the function or object that holds it.
 
     >>> numbers = iter([1, 2])
     >>> captured_as(lambda sample: next(numbers) + sample, numbers)
@@ -70,11 +70,11 @@ def _title(value: object) -> str:
 
 
 def _references(value: Any) -> Iterable[tuple[str, Any]]:
-    """What a value refers to, each with its name."""
+    """Return the references of a value, each with its name."""
     for kinds, references in _REFERENCES:
         if isinstance(value, kinds):
             return references(value)
-    of_c = [("self", value.__self__)] if hasattr(value, "__self__") else []  # a method of C
+    of_c = [("self", value.__self__)] if hasattr(value, "__self__") else []  # a C method
     return [*of_c, *getattr(value, "__dict__", {}).items()]
 
 
@@ -111,4 +111,4 @@ _REFERENCES: tuple[tuple[Any, Callable[[Any], Iterable[tuple[str, Any]]]], ...] 
     ((list, tuple, set, frozenset, deque), lambda value: _parts_by_name(count(), value)),
     ((type, ModuleType), lambda _: ()),
 )
-"""How the parts of values of some kinds are found; of others, they are their attributes."""
+"""How to find the parts of values of some kinds; the parts of others are their attributes."""

@@ -1,8 +1,8 @@
 """The connection between a program and its worker processes: frames over a socket.
 
-A frame is its size (8 bytes) and a pickled tuple of plain things; what users made (functions,
-samples, errors) is in it as bytes, which are unpickled where their errors can be reported.
-Descriptors of shared memory travel beside the frame that speaks of them.
+A frame is its size (8 bytes) and a pickled tuple of plain values. Users' objects (functions,
+samples, errors) are in it as bytes, which are unpickled where their errors can be reported.
+Descriptors of shared memory travel beside the frame that mentions them.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ _READ_SIZE = 1 << 16  # bytes per read; the large size once a large frame has be
 _LARGE_READ = 1 << 20
 _SPACE = getattr(socket, "CMSG_SPACE", int)  # not on Windows, where none of this runs
 _ANCILLARY = _SPACE(64 * array("i").itemsize)  # room for more descriptors than a frame has
-_FLAGS = getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # else a child of the user's would hold our memory
+_FLAGS = getattr(socket, "MSG_CMSG_CLOEXEC", 0)  # or a user's child would hold our memory
 
 
 def to_frame(message: tuple[Any, ...]) -> bytes:
-    """The bytes that carry a message of plain things: its size, and its pickle."""
+    """Return the bytes for a message of plain values: its size, and its pickle."""
     data = pickle.dumps(message, protocol=5)
     return _SIZE.pack(len(data)) + data
 
 
 def ancillary(descriptors: list[int]) -> list[tuple[int, int, bytes]]:
-    """File descriptors as the ancillary data that `sendmsg` takes."""
+    """Return file descriptors as the ancillary data of `sendmsg`."""
     if not descriptors:
         return []
     return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", descriptors).tobytes())]
 
 
 def send(connection: socket.socket, message: tuple[Any, ...], descriptors: list[int]) -> None:
-    """Sends a message and descriptors, and closes these; does nothing if the peer is gone."""
+    """Send a message and descriptors, and close these; do nothing if the peer is gone."""
     frame = memoryview(to_frame(message))
     try:
         connection.sendall(frame[connection.sendmsg([frame], ancillary(descriptors)) :])
     except (BrokenPipeError, ConnectionResetError):
         pass  # the other side is gone: the reader notices
-    except OSError:  # it would wait for this frame for ever: but it sees the end of a process
+    except OSError:  # the peer would wait for ever, but sees that this process ends
         traceback.print_exc()
         os._exit(os.EX_OSERR)
     finally:
@@ -56,11 +56,11 @@ def send(connection: socket.socket, message: tuple[Any, ...], descriptors: list[
 
 
 class FrameReceiver:
-    """Puts the frames together that arrive in pieces, with the descriptors sent along.
+    """Joins frames that arrive in pieces, with the descriptors sent along.
 
     Attributes:
         open: Whether more may arrive.
-        descriptors: Those that arrived and were not taken yet, in order.
+        descriptors: The received descriptors that were not taken yet, in order.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -70,10 +70,10 @@ class FrameReceiver:
         self._data = bytearray()
 
     def receive(self, *, wait: bool) -> bool:
-        """Reads what has arrived; false if there is nothing, or the other side has closed."""
+        """Read what has arrived; return False if there is nothing, or the other side has closed."""
         flags = _FLAGS | (0 if wait else socket.MSG_DONTWAIT)
         try:
-            # not `socket.recv_fds`, which forgets its flags
+            # `socket.recv_fds` ignores its flags
             data, beside, _, _ = self.connection.recvmsg(
                 _READ_SIZE if len(self._data) < _READ_SIZE else _LARGE_READ, _ANCILLARY, flags
             )
@@ -88,7 +88,7 @@ class FrameReceiver:
         return self.open
 
     def frames(self) -> Iterator[tuple[Any, ...]]:
-        """The messages that have arrived completely."""
+        """Yield the messages that have arrived completely."""
         while len(self._data) >= _SIZE.size:
             (size,) = _SIZE.unpack_from(self._data)
             if len(self._data) < _SIZE.size + size:
@@ -99,7 +99,7 @@ class FrameReceiver:
             yield message
 
     def next_frame(self) -> tuple[Any, ...] | None:
-        """Waits for the next message; None once the other side has closed."""
+        """Wait for the next message; return None once the other side has closed."""
         while True:
             for message in self.frames():
                 return message
@@ -107,7 +107,7 @@ class FrameReceiver:
                 return None
 
     def close(self) -> None:
-        """Closes the descriptors that arrived and were never taken."""
+        """Close the received descriptors that were never taken."""
         self.open = False
         while self.descriptors:
             os.close(self.descriptors.popleft())

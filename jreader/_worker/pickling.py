@@ -1,7 +1,7 @@
 """Pickling between a program and its workers: functions and samples out, results back.
 
-Pickle serves where it can, cloudpickle for the rest (lambdas, notebook cells). The memory of large
-arrays may be taken out of the pickle (protocol 5), to travel as it is.
+It uses pickle if possible, and cloudpickle for the rest (lambdas, notebook cells). The memory of
+large arrays may be taken out of the pickle (protocol 5), to travel as it is.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ LARGE = 1 << 16  # bytes of an array; a smaller one costs less inside the pickle
 def pickled_from_worker(
     value: object, what: str, taken: list[pickle.PickleBuffer] | None = None
 ) -> bytes:
-    """Pickles a user's value that a worker sends: a sample, or the result of a function.
+    """Pickle a user's value that a worker sends: a sample, or the result of a function.
 
     Args:
         value: The value.
-        what: What an error calls it.
-        taken: Takes the memory of large arrays, which is then not in the pickle; None leaves it in.
+        what: The name of the value in errors.
+        taken: Takes the memory of large arrays out of the pickle; None leaves it in.
 
     Raises:
         TypeError: It cannot be pickled.
@@ -55,20 +55,20 @@ def pickled_from_worker(
 
 
 class WorkerPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
-    """Pickles what workers are sent; windows over an array travel as the array and its strides.
+    """Pickles what workers get; windows over an array travel as the array and its strides.
 
     Args:
         room: A file.
         take: The `buffer_callback` of pickle.
-        function: What is called again and again, if that is what is sent: it may hold nothing that
-            moves on, of which each worker would have a copy.
+        function: The function to send, if it is called again and again: it may not hold state that
+            advances, of which each worker would have a copy.
     """
 
     def __init__(self, room: Any, take: Any = None, function: Any = None) -> None:
         super().__init__(room, protocol=5, buffer_callback=take)
         self.function = self.latest = function
         self.still: set[type] = set()
-        self.drawing: Any = None  # a generator of random numbers
+        self.drawing: Any = None  # a random number generator
 
     def reducer_override(self, obj: Any) -> Any:
         if self.function is not None:
@@ -84,7 +84,7 @@ class WorkerPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no typ
         return super().reducer_override(obj)
 
     def _check_still(self, obj: Any) -> None:
-        """Raises TypeError if each worker would have a copy of what moves on as it is read."""
+        """Raise TypeError if each worker would have a copy of state that advances as it is read."""
         if type(obj) in self.still:
             return
         if kind := stateful_kind(obj):
@@ -100,18 +100,18 @@ class WorkerPickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no typ
 
 
 def _reduced_array(array: Array) -> tuple[Any, ...] | None:
-    """What an array is made of again: the bytes below it, or a read-only copy; None: as ever."""
+    """Reduce an array to the bytes below it, or a read-only copy; None for the default."""
     if found := bytes_below(array):
         stored, offset = found
         layout = array.dtype, array.shape, offset, array.strides, array.flags.writeable
         return _strided, (stored, *layout)
     if not (array.flags.writeable or array.flags.forc):
-        return read_only, (array.copy("K"),)  # NumPy pickles it as one that can be written to
+        return read_only, (array.copy("K"),)  # NumPy would pickle it as writable
     return None
 
 
 def _reduced_memmap(array: Array) -> tuple[Any, ...]:
-    """Its array as such: NumPy would copy it into the pickle."""
+    """Reduce its array as one: NumPy would copy it into the pickle."""
     return np.asarray, (array.view(np.ndarray),)
 
 
@@ -124,7 +124,7 @@ _REDUCED: dict[type, Callable[[Any], tuple[Any, ...] | None]] = {
     np.ndarray: _reduced_array,
     np.void: _reduced_row,
 }
-"""What NumPy pickles, and what we pickle otherwise."""
+"""Replacements for NumPy's own reductions."""
 
 
 def _read_only_row(row: Array) -> Any:
@@ -147,9 +147,9 @@ def _strided(
 def pickled_for_worker(
     value: object, take: Callable[[pickle.PickleBuffer], Any] | None = None
 ) -> bytes:
-    """Pickles what a worker is sent, functions too; `take` is the `buffer_callback` of pickle.
+    """Pickle what a worker gets, functions too; `take` is the `buffer_callback` of pickle.
 
-    An array whose rows overlap (windows, one row for all) takes the bytes that it lies over.
+    An array whose rows overlap (windows, or one row for all) costs only the bytes below it.
 
     >>> windows = np.lib.stride_tricks.sliding_window_view(np.arange(999), 500)
     >>> windows.nbytes, len(pickled_for_worker(windows)) < 9000
@@ -161,7 +161,7 @@ def pickled_for_worker(
 
 
 def pickled_function(fn: Any, take: Callable[[pickle.PickleBuffer], Any] | None = None) -> bytes:
-    """Pickles a function that workers call again and again.
+    """Pickle a function that workers call again and again.
 
     Raises:
         TypeError: It holds an open file, or an iterator: each worker would advance its own copy.
@@ -184,7 +184,7 @@ def pickled_function(fn: Any, take: Callable[[pickle.PickleBuffer], Any] | None 
 
 
 def collect_large(taken: list[pickle.PickleBuffer]) -> Callable[[pickle.PickleBuffer], bool]:
-    """A `buffer_callback` of pickle that puts the memory of large arrays into a list."""
+    """Return a `buffer_callback` of pickle that collects the memory of large arrays in a list."""
 
     def take(buffer: pickle.PickleBuffer) -> bool:
         with buffer.raw() as view:

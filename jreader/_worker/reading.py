@@ -1,7 +1,7 @@
-"""A reading task: sends the samples of one pass over a reader while it reads on.
+"""A reading task: it sends the samples of one pass over a reader while it reads on.
 
-The main thread reads (users' signal handlers and event loops expect that), and one more sends
-whatever is ready as one frame: a sample does not wait for the next one. Samples are pickled as soon
+The main thread reads (users' signal handlers and event loops expect that), and another thread sends
+all ready samples as one frame: a sample does not wait for the next one. Samples are pickled as soon
 as they are read: their reader may reuse the memory.
 """
 
@@ -25,10 +25,10 @@ from jreader._worker.worker_info import get_worker_info, set_worker_info
 from jreader.readers import Position, Reader, start
 
 _MOST_BYTES = 1 << 20  # bytes of samples that make a frame worth sending; more only cost memory
-_MOST_SAMPLES = 64  # samples likewise, should their arrays be in shared memory
-_MOST_DESCRIPTORS = 16  # descriptors of one frame; the system takes no more than 253
-_BLOCK = 4 << 20  # bytes of a block: samples share them, for a block costs a descriptor
-_LOOK = 1e-3  # seconds between two looks for what the parent has sent
+_MOST_SAMPLES = 64  # the same in samples, whose arrays may be in shared memory
+_MOST_DESCRIPTORS = 16  # per frame; the system takes no more than 253
+_BLOCK = 4 << 20  # bytes of a block: samples share blocks, as each costs a descriptor
+_LOOK = 1e-3  # seconds between two checks for messages of the parent
 
 
 @dataclass
@@ -37,10 +37,10 @@ class Reading:
 
     Attributes:
         reader: The reader.
-        at: The position where the pass begins.
+        at: The position at which the pass begins.
         number: The number of the reader.
-        of: How many readers there are, each with a worker.
-        most: How many samples may be sent that were not handed over.
+        of: The number of readers, each with a worker.
+        most: How many samples may be sent ahead of those handed over.
     """
 
     reader: Reader[Any]
@@ -50,13 +50,13 @@ class Reading:
     most: int
 
     def __call__(self) -> None:
-        """Sends the position of the beginning, and then each sample with the one after it."""
+        """Send the position of the beginning, and then each sample with the position after it."""
         worker, info = TaskWorker.current, get_worker_info()
         if worker is None or info is None:
             raise RuntimeError("a reading is a task of a worker process")
         seed = info.seed - info.id + self.number
         set_worker_info(replace(info, id=self.number, num_workers=self.of, seed=seed))
-        stacking.blocks = None  # a reader may stack on threads of its own
+        stacking.blocks = None  # a reader may stack on its own threads
         worker.blocks.room = _BLOCK
         with closing(start(self.reader, self.at)) as up:
             worker.send(Answer(positions=[up.position()], ends=False))
@@ -77,17 +77,17 @@ class _Sample(NamedTuple):
 
 
 class _Outbox:
-    """Samples on their way to the parent, which a thread sends, in as few frames as it can.
+    """Samples on their way to the parent, which a thread sends in as few frames as it can.
 
-    They are bounded, in number and in bytes, until they are handed over; one larger sample may
-    always be sent.
+    Their number and bytes are bounded until they are handed over; one larger sample may always be
+    sent.
     """
 
     def __init__(self, worker: TaskWorker, most: int) -> None:
         self.worker, self.most, self.bytes = worker, most, 0
         self.sizes: deque[int] = deque()  # of samples that are not handed over yet
         self.unsent = 0
-        self.sent: SimpleQueue[int] = SimpleQueue()  # how many samples each frame had
+        self.sent: SimpleQueue[int] = SimpleQueue()  # samples per frame
         self.look_at = 0.0
         self.waiting: SimpleQueue[_Sample | None] = SimpleQueue()
         self.sender = threading.Thread(target=self._send_all, daemon=True)
@@ -101,7 +101,7 @@ class _Outbox:
         self.sender.join()
 
     def put(self, sample: Any, position: Position) -> None:
-        """Pickles a sample, and has it sent."""
+        """Pickle a sample, and queue it for sending."""
         blocks = self.worker.blocks
         shared = blocks.pickled(sample, "sample")
         size = len(shared.data) + sum(size for _, _, size in shared.buffers)
@@ -112,7 +112,7 @@ class _Outbox:
         self.waiting.put(_Sample(value, len(shared.data), position, *blocks.updates()))
 
     def has_room(self) -> bool:
-        """Waits until one more sample may be sent; false if the reader is no longer wanted."""
+        """Wait until one more sample may be sent; False if the reader is no longer wanted."""
         receiver = self.worker.receiver
         while True:
             full = len(self.sizes) >= self.most or self.bytes >= MAX_BYTES_AHEAD
@@ -128,7 +128,7 @@ class _Outbox:
             self.look_at = time.monotonic() + _LOOK
 
     def _count_sent(self, *, all_of_them: bool) -> None:
-        """Counts samples as sent; may wait for all: a reader that ends its process loses none."""
+        """Count samples as sent; may wait for all: a reader that ends its process loses none."""
         while not self.sent.empty() or (all_of_them and self.unsent > 0):
             self.unsent -= self.sent.get()
 
@@ -148,7 +148,7 @@ class _Outbox:
             self.sent.put(len(samples))
 
     def _frames(self) -> Iterator[list[_Sample]]:
-        """The samples that are ready at once, as long as they are worth one frame."""
+        """Yield the samples that are ready at once, as long as they are worth one frame."""
         samples: list[_Sample] = []
         size = descriptors = 0
         while sample := self.waiting.get():

@@ -15,7 +15,7 @@ from jreader.readers import described
 
 
 def pickled_error(error: BaseException) -> bytes:
-    """Pickles an error with its traceback as a note; only the traceback if pickle cannot."""
+    """Pickle an error with its traceback as a note; only the traceback if pickle cannot."""
     trace = "".join(traceback.format_exception(error))
     return pickle.dumps(
         (_pickled_if_possible(error, trace) if isinstance(error, Exception) else b"", trace)
@@ -24,7 +24,7 @@ def pickled_error(error: BaseException) -> bytes:
 
 def _pickled_if_possible(error: Exception, trace: str) -> bytes:
     message = None
-    with contextlib.suppress(Exception):  # of classes that a user wrote
+    with contextlib.suppress(Exception):  # a user's class may raise
         message = str(error)
     try:
         error.add_note(f"in a worker process:\n{trace}")
@@ -37,13 +37,13 @@ def _pickled_if_possible(error: Exception, trace: str) -> bytes:
             made = unpickled(data)
             if isinstance(made, type(error)):
                 found.append(data)
-                if str(made) == message:  # an __init__ that makes the message would do it twice
+                if str(made) == message:  # an __init__ that makes the message would do so twice
                     return data
     return next(iter(found), b"")
 
 
 def unpickled_error(data: bytes) -> Exception:
-    """Returns the error that a worker sent, or a ReaderError that describes it."""
+    """Return the error that a worker sent, or a ReaderError that describes it."""
     one, trace = unpickled(data)
     reason = ""
     if one:

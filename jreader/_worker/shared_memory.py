@@ -1,10 +1,10 @@
 """Shared memory: a worker writes large arrays there, and its parent reads them without a copy.
 
-It comes in blocks. A block has no name that could stay behind (it is a memfd; where there are none,
-a `shm_open` that is unlinked at once), and goes when the last process lets go of it. Its pages are
-allocated when it is made: to run out of them later would be a SIGBUS. Fresh pages cost six times
-what warm ones do, so blocks are used again: the parent gives one back when the last array over it
-is gone.
+It comes in blocks. A block has no name that could stay behind (it is a memfd; if the system has
+none, a `shm_open` that is unlinked at once), and goes when the last process lets go of it. Its
+pages are allocated when it is made: running out of them later would be a SIGBUS. Fresh pages cost
+six times as much as warm ones, so blocks are reused: the parent returns one when the last array
+over it is gone.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ import numpy as np
 from jreader._worker.pickling import LARGE, pickled_from_worker
 from jreader.staging import Array, Memory, leased
 
-MAX_BYTES_AHEAD = 32 << 20  # bytes that each worker may be ahead, for an unknown number of items
+MAX_BYTES_AHEAD = 32 << 20  # bytes that each worker may be ahead, if the number of items is unknown
 
 _ALIGNED = 64
 _PAGE = mmap.PAGESIZE
 _MAX_BLOCKS, _MAX_BLOCKS_OF_ALL = 64, 256  # each is a file descriptor in the parent too
 _MIN_BLOCKS = 8  # per process, however many processes there are
 _STALE = 64  # results after which an unused block is freed
-_ROOMY = 4  # times its bytes, what a value may take of a block
+_ROOMY = 4  # times the bytes of a value: a larger free block is not used for it
 
 
 def anonymous_memory(size: int) -> int:
-    """Allocates shared memory without a name, and returns its file descriptor.
+    """Allocate shared memory without a name, and return its file descriptor.
 
     Raises:
-        OSError: There is not so much, or no descriptor is left.
+        OSError: There is not enough, or no descriptor is left.
     """
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("jreader", os.MFD_CLOEXEC)
@@ -60,13 +60,13 @@ def anonymous_memory(size: int) -> int:
 
 
 def map_memory(descriptor: int, size: int, *, private: bool = False) -> Memory:
-    """Maps the memory of a descriptor, which may be closed then; private writes stay here."""
+    """Map the memory of a descriptor, which may then be closed; private writes stay here."""
     owner = mmap.mmap(descriptor, size, mmap.MAP_PRIVATE if private else mmap.MAP_SHARED)
     return Memory(owner, np.frombuffer(owner, np.uint8).ctypes.data)
 
 
 def blocks_for_each(processes: int) -> int:
-    """How many blocks each of so many worker processes may have.
+    """Return the number of blocks that each of so many worker processes may have.
 
     >>> blocks_for_each(2), blocks_for_each(16), blocks_for_each(100)
     (64, 16, 8)
@@ -75,16 +75,16 @@ def blocks_for_each(processes: int) -> int:
 
 
 def aligned(size: int, to: int = _ALIGNED) -> int:
-    """A size in bytes, rounded up to a multiple."""
+    """Return a size in bytes, rounded up to a multiple."""
     return size + -size % to
 
 
 class SharedPickle(NamedTuple):
-    """A pickled value whose large arrays lie in shared memory.
+    """A pickled value whose large arrays are in shared memory.
 
     Attributes:
         data: The pickled value, without those arrays.
-        buffers: Of each array the block, the first byte in it, and the bytes.
+        buffers: For each array the block, the first byte in it, and the number of bytes.
     """
 
     data: bytes
@@ -96,8 +96,8 @@ class BlockUpdates(NamedTuple):
 
     Attributes:
         made: Numbers and sizes of new ones, whose descriptors are sent along.
-        full: Numbers of those where nothing more is written, until they are given back.
-        gone: Numbers of those that are let go.
+        full: Numbers of those that are not written to again until they are returned.
+        gone: Numbers of those that were freed.
     """
 
     made: tuple[tuple[int, int], ...] = ()
@@ -112,12 +112,12 @@ class _Block:
     memory: Memory
     whole: Array
     used: int = 0  # bytes written
-    last: int = 0  # the result that used it last
-    held: int = 0  # arrays of this process that lie over it
+    last: int = 0  # the latest result that used it
+    held: int = 0  # arrays of this process over it
     sent: bool = False
 
     def copied(self, array: Array) -> int:
-        """Where an array begins, which is copied behind those that are here."""
+        """Copy an array behind those in the block; return where it begins."""
         first = self.used
         self.whole[first : first + array.nbytes] = array
         self.used = aligned(first + array.nbytes)
@@ -126,18 +126,18 @@ class _Block:
 
 @dataclass(eq=False)
 class Blocks:
-    """The blocks of one worker, and the arrays that it puts there to send them.
+    """The blocks of one worker, and the arrays in them to send.
 
     Args:
-        room: The least bytes of a block. Values are put into one until it is full where it is more
-            than zero; otherwise a block has the arrays of one value.
-        most: How many there may be; what finds no place then travels inside its frame.
+        room: The least bytes of a block. If it is more than zero, values share a block until it is
+            full; otherwise a block has the arrays of one value.
+        most: The most blocks; arrays beyond travel inside their frame.
     """
 
     room: int = 0
     most: int = _MAX_BLOCKS
     blocks: dict[int, _Block] = field(default_factory=dict)
-    free: list[_Block] = field(default_factory=list)  # the one used last is used next
+    free: list[_Block] = field(default_factory=list)  # the last one used is used next
     open: _Block | None = None
     results: int = 0  # sent so far
     made: list[_Block] = field(default_factory=list)
@@ -145,13 +145,13 @@ class Blocks:
     gone: list[int] = field(default_factory=list)
     descriptors: list[int] = field(default_factory=list)
     returned: deque[int] = field(default_factory=deque)  # by the parent, on any thread
-    dropped: deque[_Block] = field(default_factory=deque)  # by finalizers here, likewise
+    dropped: deque[_Block] = field(default_factory=deque)  # by finalizers here, on any thread
     numbers: Iterator[int] = field(default_factory=count)
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
-        """An uninitialised array in a block of its own, from where it is sent without a copy.
+        """Return an uninitialised array in its own block, which is sent without a copy.
 
-        None if it is too small to be worth it, or no block can be had.
+        None if it is too small to be worth it, or no block is available.
         """
         size = prod(shape) * dtype.itemsize
         if size < LARGE or dtype.hasobject:
@@ -168,7 +168,7 @@ class Blocks:
         return raw.view(dtype).reshape(shape)
 
     def pickled(self, value: object, what: str) -> SharedPickle:
-        """Pickles a value, and puts its large arrays into shared memory.
+        """Pickle a value, and put its large arrays into shared memory.
 
         Raises:
             TypeError: It cannot be pickled.
@@ -187,7 +187,7 @@ class Blocks:
         )
 
     def _buffers_of(self, arrays: list[Array]) -> list[tuple[int, int, int]] | None:
-        """Where the arrays lie, copied to a block if they are in none; None if there is no room."""
+        """Return where the arrays are, copied to a block if necessary; None if there is no room."""
         places = [self._block_holding(array) for array in arrays]
         missing = [index for index, place in enumerate(places) if place is None]
         if missing:
@@ -206,7 +206,7 @@ class Blocks:
         return buffers
 
     def _block_holding(self, array: Array) -> tuple[_Block, int] | None:
-        """The block in which the array was made, if any, and its first byte there."""
+        """Return the block in which the array was made, if any, and its first byte there."""
         address = array.ctypes.data
         for block in self.blocks.values():
             first = address - block.memory.address
@@ -215,7 +215,7 @@ class Blocks:
         return None
 
     def _block_with_room(self, size: int) -> _Block | None:
-        """A block with room for so many bytes."""
+        """Return a block with room for so many bytes."""
         if self.open is not None and self.open.size - self.open.used >= size:
             return self.open
         if not self.room:
@@ -226,9 +226,9 @@ class Blocks:
         return self.open
 
     def _acquired(self, size: int) -> _Block | None:
-        """An unused block: the free one that fits best, or else a new one.
+        """Return an unused block: the free one that fits best, or else a new one.
 
-        One that is far too large would be held, as a whole, for as long as what is put there.
+        A far larger one would be occupied, as a whole, for as long as the value lives.
         """
         most = _ROOMY * max(size, self.room)
         fitting = [block for block in self.free if size <= block.size <= most]
@@ -263,7 +263,7 @@ class Blocks:
         return block
 
     def _reclaim(self) -> None:
-        """Reclaims unused blocks, and frees those unused for long."""
+        """Reclaim unused blocks, and free those unused for long."""
         while self.returned:
             block = self.blocks[self.returned.popleft()]
             block.sent = False
@@ -284,7 +284,7 @@ class Blocks:
         return bool(blocks)
 
     def updates(self) -> tuple[BlockUpdates, list[int]]:
-        """Returns the report to the parent, and descriptors of new blocks to send and close."""
+        """Return the report to the parent, and descriptors of new blocks to send and close."""
         made = tuple((block.number, block.size) for block in self.made)
         updates, descriptors = (
             BlockUpdates(made, tuple(self.full), tuple(self.gone)),

@@ -12,22 +12,22 @@ from jreader.readers import branches, leaves, rebuilt, same_structure
 from jreader.readers.trees import restores
 from jreader.staging import Array
 
-_LARGE = 4096  # bytes of a leaf; smaller ones are quicker stacked all at once
+_LARGE = 4096  # bytes of a leaf; smaller ones are faster to stack all at once
 
 
-blocks: Blocks | None = None  # of this process, where it is a worker
+blocks: Blocks | None = None  # of this process, if it is a worker
 
 
 def empty_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An uninitialised array; in a worker, one that is sent without a copy if it is large."""
+    """Return an uninitialised array; in a worker, a large one is sent without a copy."""
     room = blocks.empty(shape, dtype) if blocks is not None else None
     return np.empty(shape, dtype) if room is None else room
 
 
 def stacked_in_shared_memory(values: Sequence[Any]) -> Array | None:
-    """Stacks arrays of one shape and dtype where a worker sends them from.
+    """Stack arrays of one shape and dtype in the memory that a worker sends.
 
-    None if this is no worker, or they are no such arrays, or few: stack them elsewhere then.
+    Return None if this is no worker, or they are not such arrays, or few: stack them elsewhere.
     """
     first = values[0]
     if blocks is None or type(first) is not np.ndarray:
@@ -48,26 +48,26 @@ def map_and_stack(
     *,
     small: bool = False,
 ) -> tuple[Any, list[Any] | None]:
-    """Maps items to samples and stacks those, copying each large array once, when it is made.
+    """Map items to samples and stack those, copying each large array once, when it is made.
 
-    A worker stacks in shared memory, from where the arrays are sent without another copy.
+    A worker stacks in shared memory, which sends the arrays without another copy.
 
     >>> (image, label), samples = map_and_stack(lambda n: (np.full(9999, n), n), range(3))
     >>> image.shape, label.tolist(), samples
     ((3, 9999), [0, 1, 2], None)
 
-    Samples that are not alike, have no large arrays, or are of containers of the user's own, are
-    given as they are.
+    Samples that are not alike, have no large arrays, or are in users' own containers are returned
+    as they are.
 
     >>> map_and_stack(lambda n: (n, "a"), range(2))
     (None, [(0, 'a'), (1, 'a')])
 
     Args:
-        make: Gives a sample of an item.
-        items: What samples are made of, at least one.
-        column: Stacks the values of a small leaf, whose name it is given for its errors; None
-            stacks numbers, and takes samples with anything else in them for not alike.
-        small: Whether to stack samples without large arrays, too.
+        make: Makes a sample from an item.
+        items: The items, at least one.
+        column: Stacks the values of a small leaf, given its name for errors; None stacks numbers,
+            and treats samples with any other leaf as not alike.
+        small: Whether to also stack samples without large arrays.
 
     Returns:
         The tree of stacked arrays and None; or None and the list of samples.
@@ -87,7 +87,7 @@ def map_and_stack(
 
 
 class NotAlikeError(Exception):
-    """Values do not make a column of numbers."""
+    """Values cannot make a column of numbers."""
 
 
 def _number_column(values: Sequence[Any], _name: str) -> Array:
@@ -101,7 +101,7 @@ def _number_column(values: Sequence[Any], _name: str) -> Array:
 
 
 class _Columns:
-    """The leaves of samples, as columns: stacked where they are large arrays, else in lists."""
+    """The leaves of samples, as columns: stacked if they are large arrays, else in lists."""
 
     def __init__(self, first: Any, rows: int, *, small: bool) -> None:
         self.first, self.columns = first, [_empty_column(leaf, rows) for leaf in leaves(first)]
@@ -110,7 +110,7 @@ class _Columns:
             self.put(0, first)
 
     def put(self, row: int, sample: Any) -> bool:
-        """Stores a sample; stores nothing and gives false if it is not like the first."""
+        """Store a sample; if it is unlike the first, store nothing and return False."""
         if not same_structure(self.first, sample):
             return False
         pairs = list(zip(self.columns, leaves(sample), strict=True))
@@ -124,11 +124,11 @@ class _Columns:
         return True
 
     def sample(self, row: int) -> Any:
-        """The stored sample of that number."""
+        """Return the stored sample of that number."""
         return rebuilt(self.first, (column[row] for column in self.columns))
 
     def stacked(self, column: Callable[[Sequence[Any], str], Any]) -> Any:
-        """The tree of all columns, those in lists stacked by `column`."""
+        """Return the tree of all columns, those in lists stacked by `column`."""
         made = (
             column(values, name) if isinstance(values, list) else values
             for values, name in zip(self.columns, _leaf_names(self.first, "a sample"), strict=True)
@@ -139,7 +139,7 @@ class _Columns:
 def _empty_column(leaf: Any, rows: int) -> Any:
     if type(leaf) is not np.ndarray or leaf.nbytes < _LARGE or leaf.dtype.hasobject:
         return []
-    if not leaf.ndim:  # a long text: the row of a column is no array
+    if not leaf.ndim:  # a long text: a column's row is no array
         return []
     return empty_array((rows, *leaf.shape), leaf.dtype)
 

@@ -1,6 +1,6 @@
-"""A worker runs tasks: calls of functions, which it is sent once each.
+"""A worker runs tasks: calls of functions, each of which it receives once.
 
-A task gives one result, at its end. One that reads (`reading.py`) sends what it has before.
+A task returns one result, at its end. A reading task (`reading.py`) sends samples before.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from jreader.readers import Position
 _GRACE = 1.0  # seconds to clean up once the parent is gone
 _GONE = getattr(select, "POLLRDHUP", 0)  # POLLHUP is reported unasked
 
-# What a worker is sent is one of these tuples:
-# "function", its number, its pickle and arrays (a `bytearray` each, or where they lie in shared
+# A worker receives one of these tuples:
+# "function", its number, its pickle and arrays (a `bytearray` each, or their place in shared
 #     memory: (first, bytes)), and the bytes of that memory sent along (0: none)
 # "task", the number of the function, arguments, blocks given back, functions to forget
-# "taken", how many more samples of a task that reads were handed over, blocks given back
+# "taken", how many more samples of a reading task were handed over, blocks given back
 
 
 class Answer(NamedTuple):
-    """What a worker sends of a task; the first one says that it is ready.
+    """A worker's message on a task; the first one says that it is ready.
 
     Attributes:
-        values: Its result; of a task that reads, samples; those without shared memory are bytes.
-        positions: After each of them; of no sample, that of the beginning.
-        updates: What changed of the blocks that hold their arrays.
-        error: What it raised, pickled.
+        values: The result; of a reading task, samples; values without shared memory are bytes.
+        positions: The position after each of them; without samples, that of the beginning.
+        updates: Changes to the blocks that hold their arrays.
+        error: The pickled error.
         ends: Whether the task has ended.
     """
 
@@ -61,12 +61,12 @@ class Answer(NamedTuple):
 
 
 class TaskWorker:
-    """What this process has of its tasks.
+    """The state of this process's tasks.
 
     Attributes:
-        current: That of this process; None where it is no worker.
-        connection: To the parent.
-        receiver: What comes from there.
+        current: The one of this process; None if it is no worker.
+        connection: The socket to the parent.
+        receiver: Receives from there.
         blocks: The memory that it shares with the parent.
     """
 
@@ -78,7 +78,7 @@ class TaskWorker:
         self.functions: dict[int, _ReceivedFunction] = {}
 
     def run(self) -> None:
-        """Receives what this worker is, and runs tasks until the connection ends."""
+        """Receive what this worker is, and run tasks until the connection ends."""
         beginning = self.receiver.next_frame()
         error = self._begin(*beginning) if beginning else b""  # it was closed before it began
         while error is None and (message := self.receiver.next_frame()):
@@ -88,12 +88,12 @@ class TaskWorker:
                 self.functions[number] = _ReceivedFunction(shared, size, self.receiver)
             elif kind == "task":
                 self._run(*rest)
-            else:  # of the last samples of a task that has ended
+            else:  # for the last samples of a task that has ended
                 _, returned = rest
                 self.blocks.returned.extend(returned)
 
     def _begin(self, number: int, of: int, seed: int, init: bytes) -> bytes | None:
-        """Calls `init`, a pickled function of the number or None; gives what it raises, pickled."""
+        """Call `init`, a pickled function of the number or None; return its pickled error."""
         set_worker_info(WorkerInfo(number, of, seed))
         TaskWorker.current = self
         self.blocks = stacking.blocks = Blocks(most=blocks_for_each(of))
@@ -127,12 +127,12 @@ class TaskWorker:
             self.functions.pop(key, None)
 
     def send(self, answer: Answer, descriptors: Sequence[int] = ()) -> None:
-        """Sends what there is of the task, and the descriptors of new blocks."""
+        """Send a message on the task, and the descriptors of new blocks."""
         send(self.connection, answer, [*descriptors])
 
 
 class _ReceivedFunction:
-    """A function that was sent; unpickled by its first call, which raises any error."""
+    """A function that was received; its first call unpickles it, and raises any error of that."""
 
     def __init__(self, parts: list[Any], size: int, receiver: FrameReceiver) -> None:
         self.parts = parts
@@ -144,7 +144,7 @@ class _ReceivedFunction:
             os.close(descriptor)
 
     def called(self, given: tuple[tuple[Any, ...], dict[str, Any]], blocks: Blocks) -> SharedPickle:
-        """Calls the function, and pickles the result, which nothing here holds any longer."""
+        """Call the function, and pickle the result, which nothing here keeps."""
         if self.parts:
             self.function, self.parts = self._unpickled(*self.parts), []
         arguments, options = given
@@ -160,28 +160,28 @@ class _ReceivedFunction:
 
 
 def main(descriptor: int, parent: int) -> None:
-    """Runs the tasks of a worker until its connection ends.
+    """Run the tasks of a worker until its connection ends.
 
     Args:
         descriptor: The file descriptor of the socket to the parent.
         parent: The process id of the parent.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # held back until here
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])  # blocked until here
     connection = socket.socket(fileno=descriptor)
     threading.Thread(target=_exit_with_parent, args=(connection, parent), daemon=True).start()
     TaskWorker(connection).run()
 
 
 def _exit_with_parent(connection: socket.socket, parent: int) -> None:
-    """Ends this process, with some grace, when the connection or the parent ends."""
+    """End this process, after a grace period, when the connection or the parent ends."""
     events = select.poll()
     events.register(connection, _GONE)
-    with contextlib.suppress(OSError, AttributeError):  # where there are none, or it is gone
+    with contextlib.suppress(OSError, AttributeError):  # not supported, or already gone
         events.register(os.pidfd_open(parent), select.POLLIN)
     if os.getppid() == parent:
         events.poll()
-    threading.Event().wait(_GRACE)  # the main thread sees it too, and may be gone before
+    threading.Event().wait(_GRACE)  # the main thread sees it too, and may exit before
     with contextlib.suppress(Exception):
         sys.stdout.flush()
     os._exit(0)

@@ -1,4 +1,4 @@
-"""Unpickling what a program and its workers send each other."""
+"""Unpickling of messages between a program and its workers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 
 def unpickled(data: bytes | memoryview, buffers: Iterable[Any] = ()) -> Any:
-    """The value that this program, or a worker of it, has pickled.
+    """Return a value that this program, or one of its workers, has pickled.
 
     Args:
-        data: What pickle made of it.
-        buffers: The memory of its large arrays, where that is not in the pickle.
+        data: The pickle.
+        buffers: The memory of its large arrays, if that is not in the pickle.
     """
-    return pickle.loads(data, buffers=buffers)  # noqa: S301  # of this program
+    return pickle.loads(data, buffers=buffers)  # noqa: S301  # from this program

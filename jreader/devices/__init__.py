@@ -1,12 +1,12 @@
 """Host to devices: where feeds go, and how they get there.
 
 One `NamedSharding(Mesh(devices, ("data",)), P("data"))` serves the flat layout and pmap's: the pmap
-layout is a reshape of the host array, before it is placed, and free. Not `jax.make_mesh`: its axes
-are Explicit, which breaks pmap and leaks into users' code. On one device feeds stay uncommitted:
-committed arrays make a step whose parameters are not compile a second time.
+layout is a free reshape of the host array, before it is placed. It is not `jax.make_mesh`, whose
+axes are Explicit: that breaks pmap and leaks into users' code. On one device feeds stay
+uncommitted: committed ones compile a step a second time if its parameters are uncommitted.
 
 Devices, shardings and the x64 mode are resolved on the user's thread, because jax's context
-managers do not reach the thread that places.
+managers do not reach the thread that places feeds.
 """
 
 from jreader.devices.context_parallel import ContextParallel

@@ -1,15 +1,16 @@
-"""`ContextParallel`: sequences split over devices so that causal attention gives all alike work.
+"""`ContextParallel`: sequences split over devices so that causal attention gives all equal work.
 
 A token attends to those before it. If device i of n had the i-th part of each sequence, the last
-would do nearly twice the mean work, and the others would wait for it. Two orders even that out:
+one would do nearly twice the mean work, and the others would wait. Two orders balance that:
 
 - "zigzag": of 2n chunks, device i has chunk i and chunk 2n-1-i. (Llama 3, section 3.3.2; the zigzag
   of ring-flash-attention; `DualChunkSwap` in Transformer Engine, which MaxText's
   `context_parallel_load_balance` uses.)
 - "striped": device i has the tokens i, i+n, i+2n, ... (Brandon et al., "Striped Attention", 2023.)
 
-A loop that indexes feeds copies them once more, token by token. Here slices are copied, once, each
-to where its device finds its part in one piece: the copy that a slice of rows would take anyway.
+Indexing the feeds in a loop would copy them once more, token by token. Here slices are copied,
+once, each to where its device finds its part contiguous: the copy that a slice of rows would take
+anyway.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class ContextParallel:
         shards: The number of parts that `axis` splits a sequence into.
 
     Raises:
-        TypeError: `sharding` is none.
+        TypeError: `sharding` is none of these.
         ValueError: `order` is another word, or no field is split along `axis` alone.
     """
 
@@ -77,7 +78,7 @@ class ContextParallel:
     shards: int = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Raises an error if no field is split along the axis, or the order is another word."""
+        """Raise an error if no field is split along the axis, or the order is another word."""
         if self.order not in ("zigzag", "striped"):
             raise ValueError(
                 f"order of {_CALL} needs 'zigzag' or 'striped', not {self.order!r}: leave "
@@ -124,11 +125,11 @@ class ContextParallel:
         return array.at[*before, places].get(out_sharding=known)  # jax cannot infer it
 
     def dealer(self, sharding: Sharding, rows: int, like: Array) -> Dealer:
-        """Gives, for arrays of one shape and dtype, the function that finds a part by its index.
+        """Return, for arrays of one shape and dtype, the function that finds a part by its index.
 
         Args:
             sharding: The sharding of the arrays.
-            rows: Which axis counts rows.
+            rows: The axis that counts rows.
             like: One of the arrays.
         """
         behind = _behind_rows(sharding, rows)
@@ -155,7 +156,7 @@ class ContextParallel:
         return dealt
 
     def _cuts(self, length: int) -> list[Sequence[slice]]:
-        """Where the tokens of each shard are in a sequence."""
+        """Return where the tokens of each shard are in a sequence."""
         shards = self.shards
         many = shards if self.order == "striped" else 2 * shards
         if length % many:
@@ -173,12 +174,12 @@ class ContextParallel:
 
 
 def _over(mesh: Mesh, axis: str) -> NamedSharding:
-    """Rows split along the axis of a mesh that is meant for them, if there is one."""
+    """Return the sharding that splits rows along the mesh's axis for them, if there is one."""
     rows = next((name for name in mesh.axis_names if name in ("data", "batch")), None)
     return NamedSharding(mesh, PartitionSpec(rows, *{axis}.intersection(mesh.axis_names)))
 
 
 def _behind_rows(sharding: Any, rows: int) -> list[tuple[Any, ...]]:
-    """The names of the axes of the mesh that split each axis of arrays behind that of rows."""
+    """Return the mesh axes that split each array axis behind the axis of rows."""
     spec = sharding.spec[rows + 1 :] if isinstance(sharding, NamedSharding) else ()
     return [names if isinstance(names, tuple) else (names,) for names in spec]

@@ -1,4 +1,4 @@
-"""`Placement`: where feeds go, by the arguments of a loader, and the call that puts one there."""
+"""`Placement`: where a loader's arguments send feeds, and the call that puts one there."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Placement:
     Attributes:
         target: None (the default device, uncommitted), a Sharding, "host" (feeds stay NumPy
             arrays), or a tree of these two that a feed's tree begins with.
-        parts: How many devices the first axis of the pmap layout counts; None for flat feeds.
+        parts: The number of devices on the first axis of the pmap layout; None for flat feeds.
         x64: Whether 64-bit dtypes are kept.
         default: The device that `jax.default_device` named, if any.
-        mask: The sharding of the last leaf, where feeds carry a mask.
+        mask: The sharding of the last leaf, if feeds carry a mask.
         share: The rows that host feeds have; None for all.
         steps: Whether feeds begin with an axis of steps.
-        context: The order of sequences over devices; None for that of the batch.
+        context: The order of sequences over devices; None to keep the batch's.
     """
 
     target: Any = None
@@ -54,11 +54,11 @@ class Placement:
 
     @property
     def canonical(self) -> Canonical:
-        """Gives the dtype that stands for another on the device: 64 bits only in x64 mode."""
+        """Return the dtype that represents another one on the device: 64 bits only in x64 mode."""
         return itself if self.x64 or self.target == "host" else narrowed
 
     def chunked(self) -> Placement:
-        """The placement of feeds that begin with an axis of steps, which no device splits.
+        """Return the placement of feeds that begin with an axis of steps, which no device splits.
 
         The pmap layout keeps its devices in front: [D, k, n, ...].
         """
@@ -73,7 +73,7 @@ class Placement:
         )
 
     def putter(self, then: Callable[..., Any] | None = None) -> Callable[..., Any]:
-        """A function that puts feed after feed as `put` does, in one call of Python for each.
+        """Return a function that puts feed after feed as `put` does, in one Python call each.
 
         >>> put = sharding_placement().putter()
         >>> put({"x": np.arange(3, dtype=np.int32)})["x"].tolist()
@@ -90,9 +90,9 @@ class Placement:
         return putter(self, then)
 
     def put(self, feed: Any) -> Any:
-        """The feed on its devices: one call for the whole tree, whose order is kept.
+        """Put a feed on its devices, in one call for the whole tree, whose order is kept.
 
-        Leaves that no device holds (`placeable`), or that stay on the host, stay as they are.
+        Leaves that no device holds (`placeable`), or that stay on the host, are unchanged.
         """
         if self.target == "host":
             return feed
@@ -112,7 +112,7 @@ class Placement:
         return list(jax.device_put(arrays, targets))
 
     def _own_part(self, rows: np.ndarray[Any, Any], sharding: Sharding) -> jax.Array:
-        """This process's part of a global array, made with the shape of the global one.
+        """Make this process's part of a global array, with the shape of the global one.
 
         It does not use `device_put`, which runs a hidden collective for devices of other processes.
         """
@@ -127,11 +127,11 @@ class Placement:
         return jax.make_array_from_callback(self.shape(rows.shape), sharding, part)
 
     def dealer(self, sharding: Sharding, like: Array) -> Dealer:
-        """Gives, for arrays like this one, the function that finds the part of a device."""
+        """Return, for arrays like this one, the function that finds the part of a device."""
         return self.context.dealer(sharding, int(self.steps), like) if self.context else SLICES
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape that an array of a feed has on all processes together."""
+        """Return the shape of a feed's array over all processes."""
         if self.share is None:
             return shape
         axis = int(self.steps)
@@ -139,11 +139,11 @@ class Placement:
 
     @property
     def hosts(self) -> bool:
-        """Whether feeds stay on the host, or some of their fields."""
+        """True if feeds, or some of their fields, stay on the host."""
         return "host" in leaves(self.target)
 
     def on_host(self, feed: Any) -> list[bool]:
-        """Whether each leaf of a feed stays on the host.
+        """Return whether each leaf of a feed stays on the host.
 
         >>> sharding_placement({"x": jax.devices()[0], "id": "host"}).on_host({"x": 1, "id": "a"})
         [False, True]
@@ -154,17 +154,17 @@ class Placement:
 
     @property
     def spans(self) -> bool:
-        """Whether some of the devices are those of other processes."""
+        """True if some of the devices belong to other processes."""
         return not all(sharding.is_fully_addressable for sharding in self._targets)
 
     @property
     def processes(self) -> set[int]:
-        """The processes whose devices these are."""
+        """The processes that own these devices."""
         devices: set[Any] = set().union(*(sharding.device_set for sharding in self._targets))
         return {device.process_index for device in devices}
 
     def here(self, size: int) -> Share | None:
-        """The rows of a batch of `size` that go to devices of this process; None for all."""
+        """Return the rows of a batch of `size` for devices of this process; None for all."""
         if self.parts or not self.spans:
             return None
         spans = {
@@ -177,14 +177,14 @@ class Placement:
         return None if len(share) == size else share
 
     def under_modes(self) -> Placement:
-        """The same, under the modes of jax that are on here, on this thread."""
+        """Return the same, under the present modes of jax on this thread."""
         x64, default = _x64(), _default()
         if x64 == self.x64 and default is self.default:
             return self
         return replace(self, x64=x64, default=default)
 
     def modes(self) -> ExitStack | nullcontext[None]:
-        """A context in which the modes of jax are those that were on when this was made."""
+        """Return a context with the modes of jax that were on when this was made."""
         if _x64() == self.x64 and (self.target is not None or _default() is self.default):
             return _AS_THEY_ARE
         modes = ExitStack()
@@ -195,7 +195,7 @@ class Placement:
         return modes
 
     def shardings(self, feed: Any) -> list[Any]:
-        """The sharding of each leaf of a feed (None: the default device), or "host"."""
+        """Return the sharding of each leaf of a feed (None: the default device), or "host"."""
         if self.target is None or self.target == "host":
             return [None] * len(leaves(feed))
         if self.mask and isinstance(self.target, Sharding):
@@ -203,10 +203,10 @@ class Placement:
         return list(_shardings(self.target, feed))
 
     def check(self, rows: int) -> None:
-        """Raises an error if the devices cannot divide so many rows evenly.
+        """Raise an error if the devices cannot divide so many rows evenly.
 
         Raises:
-            BatchNotDivisible: They cannot; it names the two nearest numbers that they can.
+            BatchNotDivisible: They cannot; the error names the two nearest numbers that they can.
         """
         if self.divides(rows):
             return
@@ -221,16 +221,16 @@ class Placement:
 
     @property
     def most(self) -> int:
-        """Into how many parts the rows of a feed are cut."""
+        """The number of parts that the rows of a feed are cut into."""
         return self.parts or lcm(*map(_split, self._targets))
 
     @property
     def splits(self) -> bool:
-        """Whether a feed is cut over several devices."""
+        """True if a feed is split over several devices."""
         return not self.divides(1)
 
     def divides(self, rows: int) -> bool:
-        """Whether `rows` rows can be divided evenly over the devices."""
+        """Return whether `rows` rows can be divided evenly over the devices."""
         if self.parts:
             return rows % self.parts == 0
         return all(rows % _split(sharding) == 0 for sharding in self._targets)
@@ -240,7 +240,7 @@ class Placement:
         return [leaf for leaf in leaves(self.target) if isinstance(leaf, Sharding)]
 
     def with_mask(self) -> Placement:
-        """The placement of feeds with a mask, which is split like the rows of the first field."""
+        """Return the placement of feeds with a mask, split like the rows of the first field."""
         targets = self._targets
         if not targets:
             return self
@@ -252,7 +252,7 @@ class Placement:
         return replace(self, target=target, mask=mask)
 
     def replicated(self, tree: Any, axis_name: str = "data") -> Any:
-        """A copy of a tree (parameters, say) on every device of the feeds.
+        """Copy a tree, such as parameters, to every device of the feeds.
 
         Args:
             tree: A tree of arrays.
@@ -273,10 +273,10 @@ class Placement:
 
 
 def _on_all_hosts(everywhere: Sharding, leaf: Any) -> Any:
-    """A copy of an array on the devices of all processes, each of which gives its own.
+    """Copy an array to the devices of all processes, each from its own copy.
 
-    `device_put` would ask the others whether theirs is equal, in a program of its own: on a thread
-    that prefetches, it would wait for a step of theirs that waits for it.
+    `device_put` would check that the copies are equal, in a program of its own: on a prefetching
+    thread, that would wait for a step of the others that waits for it.
     """
     local = jax.numpy.asarray(leaf)
     if not local.is_fully_addressable or jax.numpy.issubdtype(local.dtype, jax.dtypes.prng_key):
@@ -286,7 +286,7 @@ def _on_all_hosts(everywhere: Sharding, leaf: Any) -> Any:
 
 
 def _shardings(target: Any, feed: Any) -> Iterator[Any]:
-    """The sharding of each leaf, where a tree of shardings may end above the leaves."""
+    """Yield the sharding of each leaf; a tree of shardings may end above the leaves."""
     if isinstance(target, (Sharding, str)):
         yield from [target] * len(leaves(feed))
     elif isinstance(target, dict) and isinstance(feed, dict) and target.keys() == feed.keys():
@@ -303,12 +303,12 @@ def _shardings(target: Any, feed: Any) -> Iterator[Any]:
 
 
 def _split(sharding: Sharding) -> int:
-    """Into how many parts a sharding cuts the first axis."""
+    """Return the number of parts that a sharding cuts the first axis into."""
     if isinstance(sharding, NamedSharding):
         first = (*sharding.spec, None)[0]
         names = (first,) if isinstance(first, str) else tuple(first or ())
         return prod(sharding.mesh.shape[name] for name in names)
-    rows = len(sharding.device_set)  # one row a device divides, if any number does
+    rows = len(sharding.device_set)  # one row per device divides, if any number does
     try:
         return rows // sharding.shard_shape((rows,))[0]
     except ValueError:
@@ -322,7 +322,7 @@ def _along_rows(sharding: Sharding) -> Sharding:
 
 
 def _behind(sharding: Any) -> Any:
-    """The sharding of arrays with one more axis in front."""
+    """Return the sharding of arrays with one more axis in front."""
     if sharding == "host":
         return sharding
     if isinstance(sharding, NamedSharding):
@@ -336,7 +336,7 @@ def _behind(sharding: Any) -> Any:
 
 
 def places_placement(places: Any) -> Placement:
-    """The placement that Paddle's argument `places` means.
+    """Return the placement for Paddle's argument `places`.
 
     >>> places_placement(None)
     Placement(target=None, parts=None, x64=False, default=None)
@@ -347,7 +347,7 @@ def places_placement(places: Any) -> Placement:
         places: None; a `jax.Device`; a list of devices, which get one batch each; a Sharding.
 
     Raises:
-        TypeError: It is none of them.
+        TypeError: It is none of these.
         ValueError: A device is listed twice, or belongs to another process.
     """
     if isinstance(places, (list, tuple)) and all(isinstance(part, jax.Device) for part in places):
@@ -356,13 +356,13 @@ def places_placement(places: Any) -> Placement:
 
 
 def sharding_placement(sharding: Any = None, pmap: Any = None, call: str = "sharding") -> Placement:
-    """The placement that `load(sharding=..., pmap=...)` means.
+    """Return the placement for `load(sharding=..., pmap=...)`.
 
     >>> sharding_placement(pmap=jax.devices()[:2]).parts
     2
 
     Raises:
-        TypeError: Neither is what it should be, or both are given.
+        TypeError: One of them has another type, or both are given.
     """
     if pmap is not None and pmap is not False:
         if sharding is not None:
@@ -383,7 +383,7 @@ def _one_or_each(target: Any) -> Any:
 
 
 def _modes(target: Any, parts: int | None) -> Placement:
-    """The placement, with what jax's context managers say on this thread."""
+    """Return the placement, with this thread's settings from jax's context managers."""
     return Placement(target, parts, _x64(), _default())
 
 

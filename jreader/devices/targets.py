@@ -1,4 +1,4 @@
-"""Targets: the shardings that arguments mean, on the thread of the user that wrote them."""
+"""Targets: the shardings for arguments, resolved on the user's thread."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from jreader.readers import leaves, rebuilt
 
 @lru_cache(64)
 def over(devices: tuple[jax.Device, ...]) -> NamedSharding:
-    """The first axis dealt over devices; one object for equal devices, so jit's cache hits."""
+    """Split the first axis over devices; equal devices share one object, so jit's cache hits."""
     return NamedSharding(Mesh(np.array(devices), ("data",)), PartitionSpec("data"))
 
 
 def target_of(sharding: Any, call: str) -> Any:
-    """The Sharding that an argument means, or a tree of them, and of "host" for what stays there.
+    """Return the Sharding for an argument, or a tree of them; "host" for what stays there.
 
     Raises:
-        TypeError: It says none, as a list of devices does.
-        ValueError: It depends on a mesh that is not set, or does not say along which of its axes.
+        TypeError: It is not one, for example a list of devices.
+        ValueError: It depends on a mesh that is not set, or does not name the axis of the mesh.
     """
     if (alone := _target_of_one(sharding, call)) is not None:
         return alone
@@ -49,7 +49,7 @@ def target_of(sharding: Any, call: str) -> Any:
 
 
 def _target_of_one(sharding: Any, call: str) -> Any | None:
-    """What an argument means that is no tree; None for others."""
+    """Return the target of an argument that is no tree; None for others."""
     if isinstance(sharding, Sharding) or (isinstance(sharding, str) and sharding == "host"):
         return sharding
     if isinstance(sharding, Mesh):
@@ -64,7 +64,7 @@ def _is_device(part: Any) -> bool:
 
 
 def _axis_of_rows(mesh: Mesh, call: str) -> str:
-    """The axis of a mesh that batches are split along."""
+    """Return the axis of a mesh that batches are split along."""
     names = mesh.axis_names
     meant = names if len(names) == 1 else [name for name in names if name in ("data", "batch")]
     if len(meant) != 1:
@@ -77,7 +77,7 @@ def _axis_of_rows(mesh: Mesh, call: str) -> str:
 
 
 def _over_the_mesh(spec: PartitionSpec, call: str) -> NamedSharding:
-    """The sharding of a bare PartitionSpec on this thread."""
+    """Return the sharding of a bare PartitionSpec on this thread."""
     mesh = jax.sharding.get_mesh()
     if mesh.empty:
         raise ValueError(
@@ -89,7 +89,7 @@ def _over_the_mesh(spec: PartitionSpec, call: str) -> NamedSharding:
 
 
 def where_written(sharding: Any) -> Any:
-    """An argument with each bare PartitionSpec made a sharding: other lines have other meshes.
+    """Resolve bare PartitionSpecs in an argument, as another line may have another mesh.
 
     >>> where_written("host")
     'host'
@@ -102,10 +102,10 @@ def where_written(sharding: Any) -> Any:
 
 
 def own(devices: Sequence[Any]) -> tuple[jax.Device, ...]:
-    """The devices as a tuple, if all are of this process and each is listed once.
+    """Return the devices as a tuple, if all belong to this process and each is listed once.
 
     Raises:
-        TypeError: They are no devices.
+        TypeError: They are not devices.
         ValueError: One is listed twice, or belongs to another process.
     """
     if not devices or not all(isinstance(device, jax.Device) for device in devices):

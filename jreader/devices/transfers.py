@@ -1,14 +1,14 @@
-"""Feed after feed to devices, without the Python of `jax.device_put` where that can be spared.
+"""Put feed after feed on devices, without the Python part of `jax.device_put` where possible.
 
-`device_put` spends 40 us a feed in some 140 Python functions, on eight devices 120; the C++ call
-that it ends in takes 5, and 40. What it finds out on the way (the abstract value, whether the array
-is committed, which rows go to which device) is the same for every feed of one kind, so it is read
-off the first one, which `device_put` itself places.
+`device_put` takes 40 us per feed, in some 140 Python functions; on eight devices 120. The C++ call
+at its end takes 5, and 40. The rest of its work (the abstract value, whether the array is
+committed, which rows go to which device) has the same result for every feed of one kind, so it is
+read off the first one, which `device_put` itself places.
 
-That call is none of jax's public names. Where it is missing, or takes other arguments than in jax
-0.10 and 0.12, `device_put` places every feed; also under a transfer guard, in other modes than
-those of the placement, and for what it treats in a way of its own: arrays that it casts, other
-memories, arrays that are no plain `np.ndarray`.
+That call is not public in jax. If it is missing, or takes other arguments than in jax 0.10 and
+0.12, `device_put` places every feed; also under a transfer guard, in other modes than the
+placement's, and for arrays that it treats specially: cast ones, other memories, subclasses of
+`np.ndarray`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from jreader.readers import branches, leaves, rebuilt
 if TYPE_CHECKING:
     from jreader.devices.placements import Placement
 
-_MAX_KINDS = 256  # kinds of feeds that are remembered at once: a loader has a few
+_MAX_KINDS = 256  # kinds of feeds remembered at once: a loader has a few
 _OPEN = (None, "allow")
 _ARRAYS = frozenset({np.ndarray})
 _ARGUMENTS = "aval sharding xs devices committed force_copy host_buffer_semantics enable_x64"
 
-# what jax's context managers say on a thread is their `value`, at no call of Python
+# jax's context managers store a thread's setting in `value`: reading it calls no Python
 _x64: Any = jax.enable_x64
 _default_device: Any = jax.default_device
 _guard: Any = jax.transfer_guard_host_to_device
@@ -48,9 +48,9 @@ class _Transfer(NamedTuple):
     """How arrays of one shape and dtype go to their devices.
 
     Attributes:
-        send: Gives the array on its devices, made of the list of its parts.
+        send: Makes the array on its devices, from the list of its parts.
         indices: The part of each device; None for one device, which gets the whole.
-        dealer: Gives, for an array, the function that finds such a part.
+        dealer: Makes, for an array, the function that finds such a part.
     """
 
     send: Callable[[list[Any]], jax.Array]
@@ -61,7 +61,7 @@ class _Transfer(NamedTuple):
 def putter(  # noqa: C901  # each function is one more call a feed
     placement: Placement, then: Callable[..., Any] | None
 ) -> Callable[..., Any]:
-    """The function that `Placement.putter` gives; it is called once for each feed."""
+    """Return the function behind `Placement.putter`, which is called once per feed."""
     target, learned = placement.target, dict[Hashable, list[_Transfer]]()
     several = target is not None and jax.process_count() > 1
     quick = _batched_device_put is not None and target != "host" and not several
@@ -75,7 +75,7 @@ def putter(  # noqa: C901  # each function is one more call a feed
         if (_x64.value, _guard.value, device.value) not in known_modes:
             return _put_in_modes(placement, then, feed, numbers)
         if then is not None and target is None:
-            return then(feed, *numbers)  # jit takes arrays of NumPy itself, at half the cost
+            return then(feed, *numbers)  # jit takes NumPy arrays itself, at half the cost
         form: Any = type(feed)
         values, named = _FORMS.get(form, _TREE)
         arrays = values(feed)
@@ -108,7 +108,7 @@ def putter(  # noqa: C901  # each function is one more call a feed
 def _put_in_modes(
     placement: Placement, then: Callable[..., Any] | None, feed: Any, numbers: Sequence[Any]
 ) -> Any:
-    """The result for any feed, in any modes."""
+    """Put any feed, in any modes."""
     if then is None:
         return placement.put(feed)
     with placement.modes():
@@ -116,7 +116,7 @@ def _put_in_modes(
 
 
 def _structure(tree: Any) -> Hashable:
-    """A key that trees share if, and only if, they differ in nothing but their leaves."""
+    """Return a key that trees share if, and only if, they differ only in their leaves."""
     parts = branches(tree)
     if parts is None:
         return None
@@ -125,13 +125,13 @@ def _structure(tree: Any) -> Hashable:
 
 _TREE: Any = leaves, _structure
 _FORMS: dict[Any, Any] = {dict: (dict.values, tuple), tuple: (tuple, len), list: (list, len)}
-"""What gives the leaves of feeds without a tree inside, and what else their kind is; in C."""
+"""Return the leaves of feeds without nested trees, and the rest of their kind; in C."""
 
 
 def _learn(
     learned: dict[Hashable, list[_Transfer]], kind: Hashable, ways: Sequence[_Transfer | None]
 ) -> None:
-    """Remembers how feeds of a kind go to devices, now that one was placed."""
+    """Record how feeds of a kind go to devices, after one was placed."""
     if len(learned) >= _MAX_KINDS:
         learned.clear()
     known = [way for way in ways if way is not None]
@@ -140,8 +140,8 @@ def _learn(
 
 
 def _transfer(placement: Placement, array: Any, placed: Any) -> _Transfer | None:
-    """How arrays like this one go; None if `device_put` did more than split it and send it."""
-    if placed is array:  # strings stay where they are
+    """Return how arrays like this one go; None if `device_put` did more than split and send it."""
+    if placed is array:  # strings stay on the host
         return _Transfer(itemgetter(0), None)
     if isinstance(placed, jax.core.Tracer) or placed.dtype != array.dtype:
         return None
@@ -163,7 +163,7 @@ def _transfer(placement: Placement, array: Any, placed: Any) -> _Transfer | None
 
 
 def _batched_call() -> Callable[..., Any] | None:
-    """The call below `device_put`; None where this jax has none like it."""
+    """Return the call below `device_put`; None if this jax has none like it."""
     try:
         call: Any = import_module("jax._src.lib").xla_client.batched_device_put
         ((signature, *_),) = call.__nb_signature__  # nanobind's

@@ -332,7 +332,7 @@ class Crew(Generic[S]):
         return last
 
     def close_source(self) -> None:
-        """Closes the source; called once."""
+        """Close the source; called once."""
         self.up.close()
 
 

@@ -1,9 +1,9 @@
-"""Clusters as executors, for `map(fn, executor=...)`: Ray; and which of them are gone.
+"""Clusters as executors for `map(fn, executor=...)`, such as Ray; and detecting that one is gone.
 
-Dask has an executor of its own: `distributed.Client(...).get_executor()`.
+Dask has its own executor: `distributed.Client(...).get_executor()`.
 
-A task of a cluster that is gone never ends, and raises nothing. So whoever waits for one asks the
-cluster every now and then.
+A task of a cluster that is gone never ends, and raises nothing. So the thread that waits for one
+asks the cluster now and then.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def ray_executor(**options: Any) -> Executor:
     <ray_executor of 8 tasks>
 
     Args:
-        **options: What `ray.remote` takes: what a task needs (`num_cpus=2`, `resources=...`). Ray
-            does not retry tasks that lose their node (`max_retries=0`): jreader does, and knows
-            when to stop.
+        **options: Options of `ray.remote`, such as the needs of a task (`num_cpus=2`,
+            `resources=...`). Ray does not retry tasks that lose their node (`max_retries=0`):
+            jreader does, and knows when to stop.
 
     Raises:
         ModuleNotFoundError: Ray is not installed.
@@ -53,10 +53,10 @@ class _RayExecutor(Executor):
         self.session = self._session()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Has `fn(*args, **kwargs)` called on the cluster.
+        """Call `fn(*args, **kwargs)` on the cluster.
 
         Raises:
-            RuntimeError: Ray was shut down; it would start another one.
+            RuntimeError: Ray was shut down; a call would start another cluster.
         """
         if why := self.gone():
             raise RuntimeError(why)
@@ -73,12 +73,12 @@ class _RayExecutor(Executor):
         return future
 
     def each_alone(self) -> list[Executor]:
-        """Executors of one process each, as many as there are here; the same ones every time."""
+        """Return single-process executors, as many as it has; the same ones every time."""
         self.alone = self.alone or [_RayActor(self) for _ in range(self.workers)]
         return self.alone
 
     def gone(self) -> str:
-        """Why it can run no more tasks; "" if it can."""
+        """Return why it can run no more tasks; "" if it can."""
         if not self.ray.is_initialized():
             return "Ray was shut down"
         same = self._session() == self.session
@@ -93,7 +93,7 @@ class _RayExecutor(Executor):
 
 
 class _RayActor(_RayExecutor):
-    """An executor of one process, which keeps what a task leaves there; a lost one is replaced."""
+    """An executor of one process, which keeps the state of tasks; a lost one is replaced."""
 
     def __init__(self, executor: _RayExecutor) -> None:
         vars(self).update(vars(executor))
@@ -103,7 +103,7 @@ class _RayActor(_RayExecutor):
         self.workers, self.call = 1, None
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Has `fn(*args, **kwargs)` called by that process."""
+        """Call `fn(*args, **kwargs)` in that process."""
         self.call = self.call or self.kind.remote().called
         future, lost = super().submit(fn, *args, **kwargs), self.ray.exceptions.RayActorError
 
@@ -125,9 +125,9 @@ def _call_there(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
 
 
 class _DaskWorker(Executor):
-    """An executor of one worker of a Dask cluster; of another one, once that is lost.
+    """An executor on one worker of a Dask cluster; on another one, once that is lost.
 
-    Dask forgets a task that asks for a worker which is gone, if there was no other just then.
+    Dask forgets a task bound to a worker that is gone, if there was no other worker just then.
     """
 
     def __init__(self, executor: Any, client: Any, number: int) -> None:
@@ -135,7 +135,7 @@ class _DaskWorker(Executor):
         self._address, self._latest = "", Future[Any]()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Has `fn(*args, **kwargs)` called by that worker."""
+        """Call `fn(*args, **kwargs)` on that worker."""
         if not self._address and (workers := sorted(self._client.nthreads())):
             self._address = workers[self._number % len(workers)]
         there = {"workers": [self._address], "allow_other_workers": True} if self._address else {}
@@ -148,18 +148,18 @@ class _DaskWorker(Executor):
             self._address = ""
 
     def keep_to(self, workers: Container[str]) -> None:
-        """Cancels a task bound to a lost worker, so that it is sent again."""
+        """Cancel a task bound to a lost worker, so that it is sent again."""
         if self._address and self._address not in workers:
             self._latest.cancel()
 
 
-_MAX_LAG = 64  # batches that a job may be behind another one, and has none of them made again
+_MAX_LAG = 64  # batches that one program may be behind another and still share results
 
 
 class SharedDask(Executor):
-    """An executor on a Dask cluster: several programs that give it the same task have it done once.
+    """An executor on a Dask cluster: programs that submit the same task share its result.
 
-    They do as long as one of them holds the result: each holds those of its last tasks.
+    They do as long as one of them holds the result: each holds those of its latest tasks.
     """
 
     def __init__(self, client: Any) -> None:
@@ -167,7 +167,7 @@ class SharedDask(Executor):
         self._held = deque[Any](maxlen=_MAX_LAG + 2 * sum(client.nthreads().values()))
 
     def submit(self, fn: Any, /, *args: Any, **_kwargs: Any) -> Future[Any]:
-        """Has a `MapTask` done, whose results are those of any other one with its `share`."""
+        """Run a `MapTask`, whose results are shared with any equal one with its `share`."""
         (given,) = args
         key = f"jreader {fn.share} {json.dumps(given.items)} {bool(fn.function_pickle)}"
         lasting = self._client.submit(fn, given, key=f"{key} {self._tries[key]}")
@@ -179,7 +179,7 @@ class SharedDask(Executor):
                 return
             try:
                 made.set_result(lasting.result())
-            except BaseException as error:  # the cluster's: those of tasks are results
+            except BaseException as error:  # the cluster's error: errors of tasks are results
                 self._tries[key] += 1
                 made.set_exception(error)
 
@@ -188,12 +188,12 @@ class SharedDask(Executor):
 
 
 def dask_workers(executor: Executor, client: Any) -> list[Executor]:
-    """An executor for each thread of the workers of a Dask cluster, at least one."""
+    """Return an executor per thread of the workers of a Dask cluster, at least one."""
     threads = sum(client.nthreads().values())
     return [_DaskWorker(executor, client, number) for number in range(threads or 1)]
 
 
-_MAX_IDLE = 60.0  # seconds that a Dask cluster may have no worker, once it had one
+_MAX_IDLE = 60.0  # seconds that a Dask cluster may be without workers, after it had some
 
 
 class ClusterWatch:
@@ -204,17 +204,17 @@ class ClusterWatch:
     False
 
     Attributes:
-        known: Whether it is an executor of Dask or Ray; for others the future reports a loss.
+        known: Whether the executor is Dask's or Ray's; for others the future reports a loss.
     """
 
     def __init__(self, executor: Executor) -> None:
         self._executor: Any = executor
-        self._client: Any = getattr(executor, "_client", None)  # of Dask
+        self._client: Any = getattr(executor, "_client", None)  # Dask's
         self.known = isinstance(executor, _RayExecutor) or hasattr(self._client, "scheduler")
         self._had_workers, self._alone_since = False, 0.0
 
     def gone(self, *, asking: bool = True) -> str:
-        """Why none of its tasks will finish; "" if they may.
+        """Return why none of its tasks will finish; "" if they may.
 
         Args:
             asking: Whether to ask the cluster for its workers, which takes a moment.
@@ -222,16 +222,16 @@ class ClusterWatch:
         if isinstance(self._executor, _RayExecutor):
             return self._executor.gone()
         status = getattr(self._client, "status", "running")
-        if status != "running":  # it would try for minutes to find its scheduler again
+        if status != "running":  # it would look for its scheduler for minutes
             return f"its Dask client has no scheduler any more: it is {status!r}"
         return self._why_no_workers() if self.known and asking else ""
 
     def _why_no_workers(self) -> str:
-        """Whether the workers of a Dask cluster have left, and none has come for long."""
+        """Return why a Dask cluster counts as gone: its workers left long ago; "" otherwise."""
         client, now = self._client, time.monotonic()
         try:
             workers = client.sync(client.scheduler.ncores_running, callback_timeout=5)
-        except Exception:  # it is busy or shutting down: check its status
+        except Exception:  # busy, or shutting down: check its status
             return ""
         if isinstance(self._executor, _DaskWorker):
             self._executor.keep_to(workers)

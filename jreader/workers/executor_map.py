@@ -1,10 +1,10 @@
-"""Maps on an executor: of processes, of a cluster, of whatever has a `submit`.
+"""Maps on an executor: of processes, of a cluster, or of anything with a `submit`.
 
-Tasks are sized and sent again here; where the work is done is the executor's. Samples are sent
-in chunks, one a task. What a task costs beside its work (6 ms on Dask, 1 ms on Ray, 0.3 ms on
-processes) is measured with the first samples, sent to workers that wait for them; then a chunk has
-so many samples that this cost is a tenth of their work. A user's error comes back as a result, so
-whatever a future raises is the executor's: a worker was lost, and the task is sent again, or
+This module sizes tasks, and sends lost ones again; the executor decides where they run. Samples are
+sent in chunks, one per task. The overhead of a task (6 ms on Dask, 1 ms on Ray, 0.3 ms on
+processes) is measured with the first samples, sent to idle workers. Then a chunk has so many
+samples that the overhead is a tenth of their work. A user's error comes back as a result, so any
+error that a future raises is the executor's: a worker was lost, and the task is sent again, or
 something cannot be pickled.
 """
 
@@ -34,8 +34,8 @@ from jreader.workers.processes import Processes
 
 S = TypeVar("S")
 
-_WORK_PER_COST = 10  # the work of a task over what it costs to send it
-_TRIES = 3  # of one task, whose worker may be lost
+_WORK_PER_COST = 10  # the least work of a task, over the cost of sending it
+_TRIES = 3  # per task, whose worker may be lost
 _LEARNT = (
     "cost",
     "each",
@@ -45,7 +45,7 @@ _LEARNT = (
     "item_bytes",
     "chunksize",
 )
-_LOOK = 1.0  # seconds between two looks whether a cluster is there
+_LOOK = 1.0  # seconds between two checks that a cluster is alive
 
 _NOT_SENT = (pickle.PicklingError, TypeError, AttributeError)
 _ADVICE = (
@@ -55,12 +55,12 @@ _ADVICE = (
 
 
 class Engine(NamedTuple):
-    """The executor that makes the batches of a loader, and its measurements from earlier passes.
+    """The executor that makes a loader's batches, and its measurements from earlier passes.
 
     Attributes:
-        executor: Does the tasks, and is not shut down.
-        learnt: How long a task takes, beside its work and for each batch.
-        share: What loaders that share batches agree on; "" where they do not.
+        executor: Runs the tasks; it is not shut down here.
+        learnt: The time of a task, besides its work and for each batch.
+        share: The name that loaders use to share batches; "" if they do not.
     """
 
     executor: Executor
@@ -69,20 +69,20 @@ class Engine(NamedTuple):
 
 
 class ExecutorCrew(Crew[S]):
-    """The tasks of one pass; all on the consumer's thread, but for `_done` and `stop`.
+    """The tasks of one pass; all methods but `_done` and `stop` run on the consumer's thread.
 
     A `Failure` is raised in its place, unless the task keeps going: then it is among the results.
 
     Args:
         node: The op, for errors.
-        up: A pass; it is read on the thread that asks for results.
-        task: What to do with samples.
-        executor: Does tasks, and is not shut down.
-        limits: How many tasks it does side by side, and how far they may be ahead.
-        explain: Adds notes to the error of a sample: the function, the op and its line.
+        up: A pass; the thread that asks for results reads it.
+        task: The function to apply to samples.
+        executor: Runs tasks; it is not shut down here.
+        limits: The number of parallel tasks, and how far ahead they may be.
+        explain: Adds notes to a sample's error: the function, the op and its line.
         work: The counters of the op; None for new ones.
-        size: How many samples each item of `up` stands for, to count them.
-        learnt: What an earlier pass learnt of the same work, and this one adds to.
+        size: The number of samples in each item of `up`, for counting.
+        learnt: What earlier passes have learnt of the same work; this one adds to it.
     """
 
     def __init__(
@@ -104,30 +104,30 @@ class ExecutorCrew(Crew[S]):
         task.sent_once = isinstance(executor, Processes)
         self.watch = ClusterWatch(executor)
         self.look = _LOOK if self.watch.known else inf
-        self.input_bytes = self.result_bytes = 0.0  # bytes of a sample, and of what is made of it
-        self.trials = 2 * limits.workers  # tasks of one sample, each for a worker that waits for it
-        self.cost = inf  # seconds of a task beside its work
-        self.each = 0.0  # seconds of work for a sample
-        self.begins = 0.0  # and of what each task does but once; below 0 where that is not known
+        self.input_bytes = self.result_bytes = 0.0  # bytes of a sample, and of its result
+        self.trials = 2 * limits.workers  # tasks of one sample, each for an idle worker
+        self.cost = inf  # seconds of a task besides its work
+        self.each = 0.0  # seconds of work per sample
+        self.begins = 0.0  # seconds of setup per task; negative if unknown
         self.learnt = {} if learnt is None else learnt
-        if self.learnt:  # one task of each worker shows whether it has the function
+        if self.learnt:  # one task per worker shows whether it has the function
             self.trials = 1
             vars(self).update(self.learnt)
         self.widen(min(limits.workers * self.chunksize, self.window))
 
     @property
     def ready(self) -> bool:
-        """Whether another task may be sent now."""
+        """True if another task may be sent now."""
         return not self.in_work or self.free >= self.chunksize
 
     def send(self) -> None:
-        """Draws and sends as many chunks as there is room for."""
+        """Draw and send as many chunks as there is room for."""
         while not self.over and self.ready:
             chunk = self.draw(self.chunksize)
             if chunk is None:
                 return
             if isinstance(chunk.error, KeyboardInterrupt):
-                raise chunk.error  # it has no place: it may come between a sample and its position
+                raise chunk.error  # no place: it may come between a sample and its position
             if not chunk.positions:
                 self.done.put(chunk)
                 return
@@ -165,9 +165,9 @@ class ExecutorCrew(Crew[S]):
         self.done.put(chunk)
 
     def received(self, turn: int, until: float) -> DrawnChunk[S] | None:
-        """The chunk whose task ended next; one that lost its worker is sent again.
+        """Return the chunk whose task ended next; send it again if its worker was lost.
 
-        So is one whose worker has not got the function.
+        Also send it again if its worker lacks the function.
         """
         while (chunk := super().received(turn, until)) and not self.closed:
             future = chunk.future
@@ -181,11 +181,11 @@ class ExecutorCrew(Crew[S]):
         return None
 
     def take(self, chunk: DrawnChunk[S]) -> None:
-        """Takes the results of a task; what it left of its samples is sent again."""
+        """Take the results of a task; send the samples that it left again."""
         super().take(chunk)
         if chunk.refused is not None:
             self._raise_refused(chunk, chunk.refused)
-        future, chunk.future = chunk.future, None  # whose callback has the chunk
+        future, chunk.future = chunk.future, None  # its callback holds the chunk
         if future is None:
             return
         result = self._result(chunk, future)
@@ -199,7 +199,7 @@ class ExecutorCrew(Crew[S]):
         chunk.items = []
 
     def _take_failures(self, chunk: DrawnChunk[S]) -> None:
-        """Adds samples to failures; raises one in its place where the task ended."""
+        """Add samples to failures; raise one in its place if the task ended there."""
         for made, sample in zip(chunk.results, chunk.items, strict=False):
             if type(made) is Failure and made.sample is UNKNOWN:
                 made.sample = sample
@@ -210,7 +210,7 @@ class ExecutorCrew(Crew[S]):
             chunk.error = failure.error
 
     def _result(self, chunk: DrawnChunk[S], future: Future[Any]) -> TaskResult:
-        """The result of a task."""
+        """Return the result of a task."""
         error = _error_of(future)
         if error is None:
             return self._unpickled(future.result(), chunk)
@@ -224,14 +224,14 @@ class ExecutorCrew(Crew[S]):
         ) from error
 
     def check_workers(self, turn: int) -> None:
-        """Raises if the cluster is gone."""
+        """Raise if the cluster is gone."""
         if why := self.watch.gone():
             self._raise_refused(self.in_work[turn], RuntimeError(why))
 
     def _unpickled(
         self, result: TaskResult | Callable[[], Any], chunk: DrawnChunk[S]
     ) -> TaskResult:
-        """A result, unpickled if it was sent."""
+        """Return a result, unpickled if it was sent."""
         if isinstance(result, TaskResult):
             return result
         with errors.noting(
@@ -252,7 +252,7 @@ class ExecutorCrew(Crew[S]):
 
     def _raise_refused(self, chunk: DrawnChunk[S], error: Exception) -> NoReturn:
         if not (_is_loss(error) or isinstance(error, RuntimeError)):
-            # `Processes` say it themselves
+            # `Processes` raise it themselves
             if _is_elsewhere(self.executor) or not hasattr(error, "__notes__"):
                 self._add_note(error, chunk)
             raise error
@@ -270,7 +270,7 @@ class ExecutorCrew(Crew[S]):
         )
 
     def _learn(self, chunk: DrawnChunk[S], result: TaskResult) -> None:
-        """Estimates the best size of tasks, and the bytes of samples."""
+        """Estimate the best size of tasks, and the bytes of samples."""
         many = len(result.results)
         self.result_bytes = raised_average(self.result_bytes, result.bytes / many)
         self.item_bytes = max(1.0, self.input_bytes + self.result_bytes)
@@ -288,7 +288,7 @@ class ExecutorCrew(Crew[S]):
         self.learnt.update({name: getattr(self, name) for name in _LEARNT})
 
     def _each(self, result: TaskResult, many: int) -> float:
-        """Seconds per sample of a task, without the setup of the task."""
+        """Return the seconds per sample of a task, without its setup."""
         if not result.first:
             return result.seconds / many
         if many == 1:
@@ -299,7 +299,7 @@ class ExecutorCrew(Crew[S]):
         return each
 
     def cancel(self) -> None:
-        """Cancels the tasks that the executor has not started."""
+        """Cancel the tasks that the executor has not started."""
         with self.lock:
             chunks = list(self.in_work.values())
             self.in_work.clear()
@@ -309,13 +309,13 @@ class ExecutorCrew(Crew[S]):
         if _cancels_at_once(self.executor):
             _cancel(futures)
         elif futures:
-            # gc may drop a pass inside of a lock of the executor's, which its `cancel` may wait for
-            with suppress(RuntimeError):  # a program that ends starts no thread
+            # gc may drop a pass inside a lock of the executor, which `cancel` may wait for
+            with suppress(RuntimeError):  # a program that exits starts no thread
                 start_new_thread(_cancel, (futures,))
 
 
 def workers_of(executor: Any) -> int:
-    """How many tasks an executor runs at once, where it says so; there is no standard."""
+    """Return how many tasks an executor runs at once, if it says so; there is no standard."""
     client = getattr(executor, "_client", None)  # Dask's
     if client is not None:
         return sum(client.nthreads().values()) or 1
@@ -324,7 +324,7 @@ def workers_of(executor: Any) -> int:
 
 
 def each_alone(executor: Any) -> list[Executor]:
-    """The workers of an executor, each as one that has no other; else all of them, as often."""
+    """Return an executor for each worker of one; else the executor itself, as many times."""
     client = getattr(executor, "_client", None)  # Dask's
     if client is not None:
         return dask_workers(executor, client)
@@ -333,7 +333,7 @@ def each_alone(executor: Any) -> list[Executor]:
 
 
 def _cancels_at_once(executor: Executor) -> bool:
-    """Whether `cancel()` never blocks: true of Python's executors and of our own."""
+    """Return whether `cancel()` never blocks: true of Python's executors and of our own."""
     return type(executor).__module__.startswith(("concurrent.futures", "jreader.workers.processes"))
 
 
@@ -343,19 +343,19 @@ def _cancel(futures: list[Future[Any]]) -> None:
 
 
 def _is_elsewhere(executor: Executor) -> bool:
-    """Whether an executor is known to pickle what it is given; others may, or be threads."""
+    """Return whether an executor is known to pickle tasks; others may, or may be threads."""
     engines = ("concurrent.futures.process", "distributed", "ray", "jreader.workers.clusters")
     return any(kind.__module__.startswith(engines) for kind in type(executor).__mro__)
 
 
 def _raised_in(error: BaseException) -> str:
-    """The module of the line that raised an error."""
+    """Return the module of the line that raised an error."""
     frames = list(traceback.walk_tb(error.__traceback__))
     return str(frames[-1][0].f_globals.get("__name__", "")) if frames else ""
 
 
 def _error_of(future: Future[Any]) -> BaseException | None:
-    """What a future raises that is done."""
+    """Return the error of a finished future."""
     try:
         return future.exception()
     except CancelledError as cancelled:
@@ -363,14 +363,14 @@ def _error_of(future: Future[Any]) -> BaseException | None:
 
 
 def _is_loss(error: BaseException | None) -> bool:
-    """Whether a worker was lost, as far as engines say so: each has its own errors for that."""
+    """Return whether an error means a lost worker: each engine has its own errors for that."""
     if error is None:
         return False
     if isinstance(error, (BrokenExecutor, CancelledError)):
         return True
     kinds = {f"{kind.__module__.partition('.')[0]}.{kind.__name__}" for kind in type(error).__mro__}
-    if "ray.RayTaskError" in kinds:  # what a task raised, as the error that it is too
+    if "ray.RayTaskError" in kinds:  # a task's own error, of both classes
         return False
     if _raised_in(error) == "distributed.cfexecutor":
-        return True  # a result that was lost while Dask handed it over: it takes it for an error
+        return True  # a result lost on its way: Dask takes it for an error
     return type(error).__module__.partition(".")[0] in {"distributed", "ray"}

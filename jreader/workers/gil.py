@@ -1,12 +1,11 @@
-"""The GIL: whether a function holds the GIL, and whether it waits.
+"""The GIL: measure whether a function holds it, and whether it waits.
 
-Threads help a function that waits, or computes in C without the lock. To find that out, a second
-thread looks at the clock again and again while the function is called on this one, and gives the
-lock away after each look. No thread requests the lock meanwhile (the switch interval is endless),
-so that thread runs only where the function releases the lock by itself. How often it does beside a
-sleeping thread shows how busy the machine is: both take turns, until the thread has run for long
-enough beside the sleeping one. The function is only ever called on one thread at a time, since it
-may not stand more.
+Threads help a function that waits, or computes in C without the GIL. To find out, the function is
+called again and again on this thread, while a second thread reads the clock, and releases the GIL
+after each reading. No thread requests the GIL meanwhile (the switch interval is endless), so the
+second thread runs only when the function releases it. How long it runs beside a sleeping thread
+shows how busy the machine is: both measurements alternate until that is long enough. The function
+is only ever called on one thread at a time, since it may not be thread-safe.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _MIN_FREE = 0.1  # share of the time others can run; below it, a function holds 
 
 @dataclass(frozen=True)
 class GilUse:
-    """How a function behaves beside other threads.
+    """How a function affects other threads.
 
     Attributes:
         free: The share of its time in which other threads may run Python.
@@ -41,12 +40,12 @@ class GilUse:
 
     @property
     def holds_gil(self) -> bool:
-        """Whether other threads wait for the interpreter while it runs."""
+        """True if it holds the GIL, so that other threads wait while it runs."""
         return self.free < _MIN_FREE
 
 
 def holding(function: Callable[..., Any], samples: Sequence[tuple[Any, ...]]) -> GilUse | None:
-    """Watches a function of samples; None where it raised an error, or there is no sample.
+    """Measure a function of samples; None if it raised an error, or without samples.
 
     >>> import time
     >>> def waits(_sample):
@@ -94,7 +93,7 @@ class _Spent(NamedTuple):
 
 
 def _beside(call: Callable[[], None]) -> tuple[_Spent, float]:
-    """The seconds of a call, and how many of these a thread beside it ran."""
+    """Return the seconds of a call, and those that another thread ran meanwhile."""
     ran, over = 0.0, threading.Event()
 
     def watch() -> None:
@@ -118,7 +117,7 @@ def _beside(call: Callable[[], None]) -> tuple[_Spent, float]:
 
 
 def share_of_a_core() -> float:
-    """How much of a core this thread gets at present: what computes gets no more of it.
+    """Return how much of a core this thread gets at present: the most that computing can get.
 
     >>> 0 < share_of_a_core() <= 1
     True

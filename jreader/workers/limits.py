@@ -1,4 +1,4 @@
-"""How far workers may be ahead of the consumer: in samples, in bytes, and in seconds of waiting."""
+"""How far ahead of the consumer workers may be: in samples, in bytes, and in seconds of waiting."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from math import inf
 
 from jreader._worker.shared_memory import MAX_BYTES_AHEAD
 
-_CHUNKS = 4  # chunks of each worker that fit the window: one is in work, the others wait
-_LEAST = 2  # samples of each worker, however many bytes they have: one in work, one behind it
+_CHUNKS = 4  # chunks per worker in the window: one in work, the others waiting
+_LEAST = 2  # samples per worker, however large: one in work, one waiting
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Limits:
     4
 
     Attributes:
-        workers: How many threads, or tasks of an executor, work side by side.
-        window: How many samples may be in work or wait to be handed over.
-        widest: How many where they take next to no time, if more than that.
-        max_bytes: What those samples may weigh, but for two of each worker.
-        timeout: The seconds that a result may be waited for; 0 for any.
+        workers: The number of parallel threads, or tasks of an executor.
+        window: The number of samples that may be in work or wait to be handed over.
+        widest: The same for samples that take next to no time, if larger.
+        max_bytes: The size of those samples, except for two per worker.
+        timeout: Seconds to wait for a result; 0 for no limit.
     """
 
     workers: int
@@ -38,21 +38,21 @@ class Limits:
 
     @classmethod
     def of_each(cls, workers: int, window: int, widest: int, timeout: float = 0) -> Limits:
-        """Those where so many samples of each worker may be ahead, and so many bytes of them."""
+        """Return limits from the number of samples, and bytes, that each worker may be ahead."""
         most = workers * MAX_BYTES_AHEAD
         return cls(workers, workers * window, workers * widest, most, timeout)
 
     @cached_property
     def chunk_bytes(self) -> float:
-        """What the samples of one chunk may weigh, and likewise their results."""
+        """The most bytes of a chunk's samples, and likewise of their results."""
         return self.max_bytes / (2 * _CHUNKS * self.workers)
 
     def window_of(self, chunksize: int, sample_bytes: float) -> int:
-        """How many samples may be ahead, if a chunk has so many and each has so many bytes."""
+        """Return how many samples may be ahead, for this chunk size and these bytes per sample."""
         wanted = max(self.window, min(self.widest, _CHUNKS * self.workers * chunksize))
         return int(min(wanted, max(_LEAST * self.workers, self.max_bytes / sample_bytes)))
 
     def chunksize_of(self, wanted: float, sample_bytes: float) -> int:
-        """How many samples a chunk may have, of those that are wanted; at least one."""
+        """Return how many of the wanted samples a chunk may have; at least one."""
         widest = max(self.window, self.widest) // (_CHUNKS * self.workers)
         return int(max(1, min(wanted, widest, self.chunk_bytes / sample_bytes)))

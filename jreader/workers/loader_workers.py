@@ -1,4 +1,4 @@
-"""`fetch_batches`: what the `num_workers` of a loader do, with timeout and `worker_init_fn`."""
+"""`fetch_batches`: the op behind a loader's `num_workers`, with timeout and `worker_init_fn`."""
 
 from __future__ import annotations
 
@@ -41,35 +41,35 @@ from jreader.workers.threads import map_on_threads
 
 T = TypeVar("T")
 
-_PREFETCH = 2  # items per process that are asked for ahead
-_MAX_PREFETCH = 32  # and if they cost next to nothing
+_PREFETCH = 2  # items per process that are requested ahead
+_MAX_PREFETCH = 32  # the same for items that cost next to nothing
 _loader_numbers = count()
 
 
 @op
 class fetch_batches(Node[T]):
-    """`mapper` of the items of `reader` (index batches), in order, on worker processes or here.
+    """Apply `mapper` to the items of `reader` (index batches), in order, in workers or here.
 
     >>> list(fetch_batches(str.upper, lambda: "abc", process_num=2)())
     ['A', 'B', 'C']
 
     Args:
-        mapper: Takes an item, gives one.
-        reader: Any reader; it is read here, unless it is read apart.
-        process_num: The number of processes; 0 maps on the thread that asks.
-        timeout: The seconds that an item may be waited for; 0 for any. It takes a thread.
+        mapper: Takes an item, returns one.
+        reader: Any reader; read here, unless `read_in_worker`.
+        process_num: The number of processes; 0 maps on the calling thread.
+        timeout: Seconds to wait for an item; 0 for no limit. It takes a thread.
         worker_init_fn: Called in each process with its number before its first item.
         persistent: Whether the processes keep their copy of `mapper` for the next pass. Otherwise
-            each pass sends it as it is then, if it has changed. The processes stay anyway, and a
-            data set of another length is sent again.
-        read_in_worker: Whether `reader` is what takes the time: one process reads it, and maps.
-        prefetch: How many items are asked of each process ahead; None for 2, and more where they
-            take little time.
+            each pass sends it again if it has changed. The processes stay anyway, and a data set of
+            another length is sent again.
+        read_in_worker: Whether `reader` is the slow part: one process reads it, and maps.
+        prefetch: The number of items to request from each process ahead; None for 2, and more if
+            they take little time.
         global_seed: The seed of the global generators of NumPy and Python in the processes; None
-            leaves them as they are.
+            leaves them alone.
 
     Raises:
-        TimeoutError: An item was waited for longer than that (while iterating).
+        TimeoutError: An item took longer than `timeout` (while iterating).
         WorkerDied: An item lost its process several times (while iterating).
     """
 
@@ -84,27 +84,27 @@ class fetch_batches(Node[T]):
     global_seed: int | None = None
     epoch: int = field(default=0, init=False)
     pool: Processes | None = field(default=None, init=False)
-    sent: list[MapTask] = field(default_factory=list, init=False)  # the latest task alone
+    sent: list[MapTask] = field(default_factory=list, init=False)  # only the latest task
     in_worker: bool = field(default=False, init=False)  # whether a worker reads all of it
     unit = "batches"
     from_reader = "each"
     in_cursor = "never"
 
     def check_arguments(self) -> dict[str, Any]:
-        """Makes the pool and its task; the processes start when there is something to do."""
+        """Make the pool and its task; the processes start when there is work."""
         if not self.process_num or self.read_in_worker:
             return {}
         return {"pool": Processes(self.process_num), "sent": [self._task(next(_loader_numbers))]}
 
     def _task(self, number: int) -> MapTask:
-        """A task that is sent with the function as it is now; `number` is that of the loader."""
+        """Return a task that sends the function in its present state; `number` is the loader's."""
         return MapTask(self._function(number), number=number)
 
     def _function(self, number: int) -> _WorkerFunction:
         return _WorkerFunction(self.mapper, self.worker_init_fn, number, self.global_seed)
 
     def start(self, at: Position) -> Pass[T]:
-        """The position of `reader`."""
+        """Begin a pass, with the positions of `reader`."""
         if self.in_worker:
             self._begin_in_worker()
             with in_epoch(self.epoch):
@@ -125,7 +125,7 @@ class fetch_batches(Node[T]):
         return map_on_threads(self, begin, mapper, limits, held=1)
 
     def _timed(self, begin: Callable[[], Pass[T]], window: int) -> Pass[T]:
-        """The same pass, read on a thread if there is a timeout."""
+        """Return the same pass, read on a thread if there is a timeout."""
         if not self.timeout:
             return begin()
         return map_on_threads(
@@ -151,7 +151,7 @@ class fetch_batches(Node[T]):
         return made_ahead(ExecutorCrew(self, up, sent, pool, limits, annotate))
 
     def _read_in_worker(self, at: Position) -> Pass[T]:
-        """A pass in a process of its own; its positions are those of one without."""
+        """Return a pass in its own process; its positions are those of a pass without one."""
         begun = self.changed({"process_num": 0, "timeout": 0, "in_worker": True})
         one = multiprocess_reader((begun,), queue_size=self.prefetch or _PREFETCH)
         up = one.start(None if at is None else (0, ((False, at),)))
@@ -163,19 +163,19 @@ class fetch_batches(Node[T]):
         self._function(0).begin()
 
     def written(self, *but: object) -> Iterator[str]:
-        """Without the task, which repeats the arguments."""
+        """Yield the arguments without the task, which repeats them."""
         return super().written(*but, self.sent)
 
 
 class _WorkerFunction:
-    """`mapper` as a worker of a loader calls it: its `worker_init_fn` first, once in each process.
+    """`mapper` as a loader's worker calls it: `worker_init_fn` first, once per process.
 
     Attributes:
-        dataset: That of the mapper.
-        number: That of the loader: what another one sends is another function, though equal.
-        global_seed: Makes items `SeededItem`s; None for items as they are.
+        dataset: The mapper's data set.
+        number: The loader's number: another loader's function is a different one, even if equal.
+        global_seed: Items are then `SeededItem`s; None for plain items.
         begun: Whether `worker_init_fn` was called here.
-        left_alone: Whether the generators are not seeded, since `worker_init_fn` did that.
+        left_alone: Whether the generators are not seeded, as `worker_init_fn` seeded them.
     """
 
     begun = left_alone = False
@@ -191,7 +191,7 @@ class _WorkerFunction:
         self.dataset, self.length = getattr(mapper, "dataset", None), _dataset_length(mapper)
 
     def __call__(self, item: Any) -> Any:
-        """The mapped item; or a `Failure` of what comes before."""
+        """Return the mapped item; or a `Failure` of the setup."""
         try:
             self.begin()
         except Exception as error:
@@ -204,9 +204,9 @@ class _WorkerFunction:
             return self.mapper(item.item)
 
     def begin(self) -> None:
-        """Sets `get_worker_info` to this loader's data set and seed: loaders share processes.
+        """Set `get_worker_info` to this loader's data set and seed: loaders share processes.
 
-        Calls `worker_init_fn`, unless it was called.
+        Call `worker_init_fn`, unless it was called.
         """
         info, seed = _info_at_start(), self.global_seed
         if info is not None:
@@ -218,7 +218,7 @@ class _WorkerFunction:
         self.begun = True
 
     def __repr__(self) -> str:
-        """What an error calls it."""
+        """Show it as errors do."""
         return described(self.mapper)
 
 
@@ -228,5 +228,5 @@ def _dataset_length(mapper: Callable[[Any], Any]) -> int | None:
 
 @cache
 def _info_at_start() -> WorkerInfo | None:
-    """The worker info with which this process started, if it is a worker."""
+    """Return the worker info with which this process started, if it is a worker."""
     return get_worker_info()

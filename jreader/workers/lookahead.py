@@ -1,7 +1,7 @@
 """Prefetch a loader's feeds on threads, but only if that pays.
 
 Moving a cheap host loop behind a queue costs 25 to 40 % on two cores, while a jitted step returns
-at once anyway. So whoever is free draws. A consumer that comes back quickly draws for itself, as if
+at once anyway. So any free thread draws. A consumer that comes back quickly draws for itself, as if
 there were no thread. If it stays away (it waits for a step), or the source is slow, a thread
 starts, which then keeps `capacity` items ready. Draws take turns, so the order is the source's, and
 each item carries the position after it.

@@ -1,8 +1,8 @@
-"""The tasks that executors are given: a function and samples go out, results come back.
+"""The tasks of executors: a function and samples go out, results come back.
 
-Executors unpickle what they carry where an error of that ends a worker, breaks the pool, or is
-taken for a lost worker. So samples and results travel as bytes: the task unpickles its samples, and
-whoever waits for the result unpickles that.
+Executors unpickle their payload where an error ends a worker, breaks the pool, or looks like a lost
+worker. So samples and results travel as bytes: the task unpickles its samples, and the waiting side
+unpickles the result.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from jreader.readers import described
 from jreader.workers.global_rng import draws_differently, generator_states
 from jreader.workers.memory_estimates import ESTIMATE_EVERY, estimated_bytes
 
-_OUT_OF_BAND = 5  # the protocol of pickle that knows buffers
+_OUT_OF_BAND = 5  # the pickle protocol with out-of-band buffers
 _SMALL = 1 << 16  # bytes of a function that every task carries
-_RECENT = 8  # functions that a worker keeps: who comes next may send the same again
+_RECENT = 8  # functions that a worker keeps: the next pass may send the same again
 
-UNKNOWN = ...  # the sample of a failure that only who sent it knows
+UNKNOWN = ...  # the sample of a failure that only the sender knows
 
 
 class ShownAs:
-    """Stands for an object where a message or a plan shows it."""
+    """Stands for an object in messages and plans."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -52,10 +52,10 @@ class Failure:
 
     def __init__(self, error: BaseException, sample: Any = UNKNOWN) -> None:
         self.error, self.sample = error, sample
-        self.fatal = not isinstance(error, Exception)  # an exit, which nothing may swallow
+        self.fatal = not isinstance(error, Exception)  # an exit, which must not be swallowed
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Any error travels, with its traceback as text; of the sample what a message shows."""
+        """Send any error, with its traceback as text, and the sample as a message shows it."""
         sample = self.sample
         if sample is not UNKNOWN and sample is not None:
             sample = ShownAs(described(sample))
@@ -69,22 +69,22 @@ def _failure(data: bytes, sample: Any, fatal: bool) -> Failure:
 
 
 class TaskInput:
-    """The samples that a task is given; executors do not look into it.
+    """The samples of a task; executors do not look into it.
 
     Args:
-        items: The samples; what unpickles them, where they were sent.
-        most: The bytes of results after which a task leaves the rest of them to another one.
+        items: The samples; or a function that unpickles them, if they were sent.
+        most: The bytes of results after which a task leaves the rest to another one.
     """
 
     def __init__(self, items: list[Any] | Callable[[], list[Any]], most: float = inf) -> None:
         self.items, self.most = items, most
 
     def unpickled(self) -> list[Any]:
-        """The samples."""
+        """Return the samples."""
         return self.items() if callable(self.items) else self.items
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """Pickles the samples apart, for the task to unpickle."""
+        """Pickle the samples separately, for the task to unpickle."""
         if callable(self.items):
             return TaskInput, (self.items, self.most)
         taken: list[pickle.PickleBuffer] = []
@@ -93,11 +93,11 @@ class TaskInput:
         return TaskInput, (partial(unpickled, data, taken), self.most)
 
     def __repr__(self) -> str:
-        """What an error says that a worker died of."""
+        """Show it as the error of a dead worker does."""
         try:
             items = self.unpickled()
             return ", ".join(map(described, items[:4])) + ", ..." * (len(items) > 4)
-        except Exception:  # users' code; it is only shown
+        except Exception:  # users' code, only for display
             return "samples that cannot be read here"
 
     def __dask_tokenize__(self) -> str:
@@ -108,10 +108,10 @@ class TaskResult(NamedTuple):
     """The results of a task.
 
     Attributes:
-        results: One for each sample, or a `Failure` the last one.
-        seconds: How long that took.
-        bytes: What the results weigh.
-        more: Whether there are more samples, which are left to another task.
+        results: One for each sample; the last one may be a `Failure`.
+        seconds: The time that they took.
+        bytes: Their estimated size.
+        more: Whether samples are left for another task.
         draws: Whether the function drew from the global generators of a worker process.
         first: Seconds of the first call, for a function that starts up in each task; else 0.
     """
@@ -124,7 +124,7 @@ class TaskResult(NamedTuple):
     first: float = 0.0
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        """Pickles the results apart, as what unpickles them; a `Failure` for one that it cannot."""
+        """Pickle the results separately, with their unpickler; a `Failure` if one cannot be."""
         taken: list[pickle.PickleBuffer] = []
         room = taken if protocol >= _OUT_OF_BAND else None
         try:
@@ -138,11 +138,11 @@ class TaskResult(NamedTuple):
 
 
 class Unknown:
-    """What a task gives whose worker does not know its function: it was not done."""
+    """The result of a task whose worker lacks its function: nothing was done."""
 
 
 def _raised_by(close: Callable[[], object]) -> list[Failure]:
-    """What a call raises, as the last result of a task: the good ones come before it."""
+    """Return an error of a call as the last result of a task, after the good ones."""
     try:
         close()
     except BaseException as error:
@@ -159,10 +159,10 @@ def _sendable(result: Any) -> Any:
 
 
 class MapTask:
-    """Calls a function for each of some samples; pickled once, unpickled once in each worker.
+    """Call a function on each of some samples; pickled once, unpickled once per worker.
 
-    A task carries a small function. Of a large one it has the digest alone; a worker that does not
-    know that says so, and is sent the `whole` task.
+    A task carries a small function, but only the digest of a large one; a worker that does not know
+    the digest reports that, and gets the `whole` task.
 
     >>> MapTask(len)(TaskInput(["a", "bb"])).results
     [1, 2]
@@ -170,14 +170,14 @@ class MapTask:
     Args:
         fn: A function of a sample; its `results_in_turn`, if it has one, makes all results.
         keep_going: Whether to continue after an error.
-        number: That of the loader, whose latest task `Processes` keep, and which says how its
-            workers draw; None for no loader.
-        share: Names the work to programs that share its results; "" where they do not.
+        number: The loader's number: `Processes` keep its latest task, and its workers draw by it;
+            None without a loader.
+        share: The name of the work among programs that share results; "" if they do not.
 
     Attributes:
-        sent_once: Whether `Processes` do it, which send a task once, its arrays in shared memory.
+        sent_once: Whether `Processes` run it, which send it once, its arrays in shared memory.
         is_elsewhere: Whether it was sent to another process.
-        whole: The same with its function, where that is large; None where it carries it.
+        whole: The same with its function, if that is large; None if it carries it.
     """
 
     sent_once = is_elsewhere = False
@@ -190,7 +190,7 @@ class MapTask:
         self.function_pickle = self.digest = b""
 
     def __call__(self, samples: TaskInput) -> TaskResult | Unknown:
-        """Gives the results; an error of the function is the last one."""
+        """Return the results; an error of the function is the last one."""
         began = time.perf_counter()
         known = self.fn or _FUNCTIONS.get(self.digest)
         if known is None and not self.function_pickle:
@@ -210,7 +210,7 @@ class MapTask:
         return TaskResult(results, time.perf_counter() - began, size, more, draws, first)
 
     def _unpickled(self, known: Any, samples: TaskInput) -> tuple[Any, list[Any]]:
-        """The function and its samples."""
+        """Return the function and its samples."""
         with noting("raised while a worker unpickled the function: its modules must be there"):
             fn = known or unpickled(self.function_pickle)
             if not self.fn:
@@ -219,7 +219,7 @@ class MapTask:
             return fn, samples.unpickled()
 
     def _made(self, fn: Any, items: list[Any], most: float) -> tuple[list[Any], float, float]:
-        """The results until they weigh enough, or one failed; what they weigh; `first`."""
+        """Return the results, up to a size or a failure; their bytes; and `first`."""
         in_turn = getattr(fn, "results_in_turn", None)
         if in_turn is None:
             return *self._results(fn, items, most)[:2], 0.0
@@ -248,14 +248,14 @@ class MapTask:
         return results, size, first
 
     def _generators(self, fn: Any) -> tuple[Any, ...] | None:
-        """The global generators before a task in a worker; None before most: they take 65 us."""
+        """Return the global generators' state before some tasks in a worker: it takes 65 us."""
         if not self.is_elsewhere or self.number is not None:
             return None
         done = _DONE[id(fn)] = _DONE.get(id(fn), 0) + 1
         return None if done & (done - 1) else generator_states()
 
     def pack(self) -> None:
-        """Pickles the function; called by the consumer, so that warnings show its line."""
+        """Pickle the function; the consumer calls it, so that warnings show its line."""
         if self.digest:
             return
         data = self.function_pickle = pickled_function(self.fn)
@@ -273,7 +273,7 @@ class MapTask:
         return _unpickled_task, (None, *sent, self.keep_going, self.number)
 
     def __repr__(self) -> str:
-        """What an error calls it."""
+        """Show it as errors do."""
         return described(self.fn)
 
     def __dask_tokenize__(self) -> str:
@@ -283,20 +283,20 @@ class MapTask:
 def _unpickled_task(
     fn: Any, digest: bytes, function_pickle: bytes, keep_going: bool, number: int | None
 ) -> MapTask:
-    """A task that unpickles its function when it is called: an error of that is a result."""
+    """Return a task that unpickles its function when called: an error of that is a result."""
     task = MapTask(fn, keep_going=keep_going, number=number)
     task.digest, task.function_pickle, task.is_elsewhere = digest, function_pickle, True
     return task
 
 
-_DONE: dict[int, int] = {}  # the tasks of each function, by its id: 1, 2, 4, 8, ... are looked at
+_DONE: dict[int, int] = {}  # tasks per function, by id: numbers 1, 2, 4, 8, ... are checked
 
 
-_FUNCTIONS: OrderedDict[bytes, Any] = OrderedDict()  # the latest, by their digests
+_FUNCTIONS: OrderedDict[bytes, Any] = OrderedDict()  # the latest ones, by digest
 
 
 def _keep(digest: bytes, fn: Any) -> None:
-    """One object for equal bytes: what a function keeps (an open file) lasts from task to task."""
+    """Keep one object for equal bytes, so that its state, such as an open file, lasts."""
     _FUNCTIONS[digest] = _FUNCTIONS.pop(digest, fn)
     while len(_FUNCTIONS) > _RECENT:
         _FUNCTIONS.popitem(last=False)

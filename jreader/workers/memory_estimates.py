@@ -1,4 +1,4 @@
-"""Estimates of how many bytes of memory a value takes: quick rather than exact."""
+"""Estimates of the memory that a value takes: quick rather than exact."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-ESTIMATE_EVERY = 8  # of items side by side, one of so many is weighed
+ESTIMATE_EVERY = 8  # one of so many consecutive items is estimated
 
 _SMALL = 64
 _NUMBERS = frozenset({bool, int, float, complex, type(None), np.float32, np.int64})
-_SAMPLED_PARTS = 16  # parts of one value that are looked at: where there are more, they are alike
-_MAX_PARTS = 256  # parts of parts
+_SAMPLED_PARTS = 16  # parts of one value to look at; more are taken to be alike
+_MAX_PARTS = 256  # nested parts
 
 
 def estimated_bytes(value: Any) -> float:
-    """Estimates the bytes of memory that a value takes.
+    """Estimate the bytes of memory that a value takes.
 
     >>> estimated_bytes(np.zeros(1000)), estimated_bytes((np.zeros(1000), 3))
     (8000, 8064.0)
@@ -26,28 +26,28 @@ def estimated_bytes(value: Any) -> float:
     100000.0
 
     Args:
-        value: Anything: a sample, or what a function made of one.
+        value: Anything: a sample, or a result.
     """
     try:
         size = _without_parts(value)
         return _with_parts(value) if size is None else size
-    except Exception:  # of a user's class, which does not say
+    except Exception:  # a user's class without a size
         return _SMALL
 
 
 def raised_average(smoothed: float, seen: float) -> float:
-    """A moving average that rises at once to a larger value, and falls slowly to smaller ones."""
+    """Return a moving average that rises at once to a larger value, and falls slowly."""
     return max(seen, smoothed + (seen - smoothed) / 4)
 
 
 def _without_parts(value: Any) -> int | None:
-    """The bytes of a value that has no parts."""
+    """Return the bytes of a value without parts; None if it has parts."""
     kind = type(value)
     if kind in _NUMBERS:
         return _SMALL
     if kind is str or kind is bytes:
         return sys.getsizeof(value)
-    size = getattr(value, "nbytes", None)  # of an array, of whatever library
+    size = getattr(value, "nbytes", None)  # an array of any library
     return size if isinstance(size, int) else None
 
 
@@ -64,7 +64,7 @@ def _with_parts(value: Any) -> float:
 
 
 def _parts_of(value: Any) -> tuple[int, Iterable[Any], int]:
-    """The bytes of a value without its parts, the parts, and how many they are."""
+    """Return the bytes of a value without its parts, the parts, and their number."""
     if isinstance(value, (tuple, list)):
         return 0, value, len(value)
     if isinstance(value, Mapping):

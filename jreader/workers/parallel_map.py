@@ -1,4 +1,4 @@
-"""A function of samples, on this thread or on any workers, with the same stream for all of them."""
+"""A function of samples, on this thread or on any workers, with the same stream."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from jreader.workers.worker_batches import BatchMap, SampleMap, SampleRun, found
 T = TypeVar("T")
 
 _WINDOW = 8  # samples per worker that may be ahead
-_MAX_WINDOW = 4096  # and if they take next to no time
+_MAX_WINDOW = 4096  # the same for samples that take next to no time
 
 
 @op
@@ -109,7 +109,7 @@ class map_samples(Node[T]):
     rng: bool = truth(default=False)
     on_error: Literal["raise", "skip"] = choice("raise", "skip", default="raise")
     max_errors: int = whole(default=100)
-    pool: Processes | None = field(default=None, init=False)  # held as long as there is a plan
+    pool: Processes | None = field(default=None, init=False)  # kept as long as the plan
     in_cursor = "never"
     moves = "samples"
 
@@ -145,13 +145,13 @@ class map_samples(Node[T]):
             )
 
     def check_arguments(self) -> dict[str, Any]:
-        """Checks who does the work, and makes the pool of processes."""
+        """Check who does the work, and make the pool of processes."""
         _check_workers(self.threads, self.processes, self.executor, self.concurrency)
         errors.warn_of_many(self.threads, "threads", each=64)
         return {"pool": Processes(self.processes) if self.processes else None}
 
     def start(self, at: Position) -> Pass[T]:
-        """Positions are those of `reader`; with `rng`, of what is `keyed`."""
+        """Begin a pass, with the positions of `reader`; with `rng`, those of `keyed`."""
         if self._executor is not None:
             return self._without_failures(self._on_executor(at))
         threads = max(self.threads, self.timeout > 0)
@@ -161,17 +161,17 @@ class map_samples(Node[T]):
             self._mapping(),
             self._limits(threads),
             function=described(self.fn),
-            # one thread may be meant: a function that bears no other call beside its own
+            # threads=1 may mean a function that must not run in parallel
             limits_of=self._limits if threads > 1 else None,
         )
         return self._without_failures(here)
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[T]] | None:
-        """Batches that workers stack themselves; None if they cannot."""
+        """Return batches that workers stack themselves; None if they cannot."""
         if self._executor is None or self.on_error == "skip":
             return None
         if self.window is not None and self.window < 2 * size:
-            return None  # a run waits whole
+            return None  # a run waits as a whole
         return self._on_executor(at, size)
 
     @property
@@ -182,8 +182,8 @@ class map_samples(Node[T]):
     def _runs(
         self, plane: Plane, found: Reader[Any] | Plane, at: Position, size: int
     ) -> Pass[SampleRun]:
-        """A pass over what workers find, with the positions of `reader`."""
-        here = start(self.reader, at).position()  # refused where there is no such position
+        """Return a pass over what workers find, with the positions of `reader`."""
+        here = start(self.reader, at).position()  # raises if there is no such position
         done, position = (here[0], _both) if self._numbered() else (here, int)
         if here != position(done):
             raise bad_position(at, (0, 0))
@@ -195,7 +195,7 @@ class map_samples(Node[T]):
         return self.pool if self.executor is None else self.executor
 
     def _on_executor(self, at: Position, size: int = 0) -> Pass[Any]:
-        """The results of tasks, or batches of `size`; workers find the samples where they can."""
+        """Return the results of tasks, or batches of `size`; workers find samples if they can."""
         executor: Any = self._executor
         up, fn = self._sent(isinstance(executor, Processes), at, size)
         task = MapTask(fn, keep_going=self.on_error == "skip")
@@ -208,10 +208,10 @@ class map_samples(Node[T]):
     def _sent(
         self, sent_once: bool, at: Position, size: int
     ) -> tuple[Pass[Any], Callable[[Any], Any]]:
-        """What tasks are sent, and what they make of it: of samples, or of where to find them."""
+        """Return what tasks get, and their function: of samples, or of where to find them."""
         fn = self._function()
         there = None
-        if size or self.pool:  # a user's executor is sent single samples
+        if size or self.pool:  # a user's executor gets single samples
             there = found_by_workers(self._source, sent_once=sent_once, single=not size)
         if there is not None:
             kind = BatchMap if size else SampleMap
@@ -220,13 +220,13 @@ class map_samples(Node[T]):
         return (up.in_runs(size), BatchMap(fn)) if size else (up, fn)
 
     def _numbered(self) -> Callable[[Any, int], Keyed] | None:
-        """A function that gives a sample and its number the key that `keyed` does."""
+        """Return a function that adds to a sample and its number the key that `keyed` adds."""
         if not (isinstance(self.reader, keyed) and self.rng):
             return None
         return partial(_with_key, self.reader.seed, self.reader.epoch, seeded_below(self.reader))
 
     def _limits(self, workers: int, size: int = 1) -> Limits:
-        """How many batches of `size` may be ahead; a window that was given is kept to."""
+        """Return the limits for batches of `size`; a window that the user gave is kept."""
         if self.window:
             return Limits(workers, self.window // size, timeout=self.timeout)
         window, widest = max(_WINDOW // size, 2), _MAX_WINDOW // size
@@ -236,7 +236,7 @@ class map_samples(Node[T]):
         return _WithGenerator(self.fn) if self.rng else self.fn
 
     def _mapping(self) -> Callable[[Any], Any]:
-        """The function of a sample as it is called here; an error is explained, or a `Failure`."""
+        """Return the function of a sample as it runs here; errors are explained, or `Failure`s."""
         if self.on_error == "raise":
             return explained(self, self._function())
         fn, label = self._function(), f"map {described(self.fn)}"
@@ -250,7 +250,7 @@ class map_samples(Node[T]):
         return mapped
 
     def _without_failures(self, here: Pass[Any]) -> Pass[Any]:
-        """The results without failures, which are counted and left out, if that was asked for."""
+        """Return the results; if requested, count and drop failures."""
         if self.on_error == "raise":
             return here
 
@@ -298,29 +298,29 @@ class map_samples(Node[T]):
         explain(error, self, self.fn, sample)
 
     def beside_key(self) -> Node[Any]:
-        """The map of samples that have another key beside them."""
+        """Return the map of samples with other keys beside them."""
         return self.changed({"fn": BesideKey(self._function(), self.fn), "rng": False})
 
     def lazily(self) -> Node[Any] | None:
-        """A map here, where `fn` can make fields later, on as many threads; none may fail."""
+        """Return a map here, if `fn` can make fields later, on as many threads; none may fail."""
         alone = not self.rng and not self.timeout and self.on_error == "raise"
         lazily = getattr(self.fn, "lazily", None) if alone else None
         made = lazily and map_readers(lazily(max(self.threads, self.processes)), self.reader)
         return made and made.changed({"made_at": self.made_at})
 
     def length(self) -> int | None:
-        """That of `reader`; not known where samples may be left out."""
+        """Return the length of `reader`; None if samples may be dropped."""
         return length(self.reader) if self.on_error == "raise" else None
 
     def lookup(self) -> Callable[[int], T] | None:
-        """`fn` of the sample of an index, called here; None if samples may be left out."""
+        """Return `fn` of the sample at an index, called here; None if samples may be dropped."""
         find, mapped = lookup_of(self.reader), self._mapping()
         if find is None or self.on_error != "raise":
             return None
         return lambda index: mapped(find(index))
 
     def written(self, *but: object) -> Iterator[str]:
-        """As it was given: the reader below the keys, the seed, an executor by its kind."""
+        """Yield the arguments as given: the reader below keys, the seed, the executor's kind."""
         below, seed = self.reader, None
         shown: dict[str, Any] = {"on_error": sys.intern(self.on_error)}  # one text may be two
         if self.rng and isinstance(below, keyed):
@@ -333,7 +333,7 @@ class map_samples(Node[T]):
 
 
 class _WithGenerator:
-    """A function of a sample and a generator, as one of a sample and its key."""
+    """A function of a sample and a generator, as a function of a sample and its key."""
 
     def __init__(self, fn: Callable[[Any, Any], Any]) -> None:
         self.fn = fn
@@ -342,7 +342,7 @@ class _WithGenerator:
         return self.fn(pair.sample, generator(pair.seed, pair.path))
 
     def __repr__(self) -> str:
-        """What an error calls it."""
+        """Show it as errors do."""
         return described(self.fn)
 
 

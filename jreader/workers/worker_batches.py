@@ -1,8 +1,8 @@
 """Whole batches made by workers: a task maps the samples of a batch, and stacks the results.
 
-Over an indexed reader whose plan is small to send (files, memory maps), a task is sent a range of
-indices, and the worker reads the samples itself. Over a data set of a user's class it is sent rows,
-for the worker to call `__getitem__`; otherwise it is sent the samples.
+Over an indexed reader whose plan is small to send (files, memory maps), a task gets a range of
+indices, and the worker reads the samples itself. Over a data set of a user's class it gets rows,
+for the worker to call `__getitem__`; otherwise it gets the samples.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from jreader.readers.keyed import without_keys
 from jreader.readers.nodes import children, ops_of
 from jreader.workers.map_tasks import Failure
 
-_SMALL = 1 << 16  # bytes of a plan that is sent to every worker
-_MAX_ROUTED = 1024  # indices that are routed in one go
-_PLAIN = (bool, int, float, complex)  # what an array gives back as it was
+_SMALL = 1 << 16  # bytes of a plan that every worker gets
+_MAX_ROUTED = 1024  # indices routed per call
+_PLAIN = (bool, int, float, complex)  # types that an array returns unchanged
 
 
 class SampleRun(NamedTuple):
@@ -48,8 +48,8 @@ class SampleRun(NamedTuple):
     Attributes:
         low: The index of the first one.
         high: One beyond the last index.
-        rows: Their rows in each column; None where their indices are enough.
-        numbered: Gives what the function takes, from a sample and its index; None for the sample.
+        rows: Their rows in each column; None if their indices are enough.
+        numbered: Makes the function's argument from a sample and its index; None for the sample.
     """
 
     low: int
@@ -63,8 +63,8 @@ class BatchMap:
 
     Args:
         fn: A function of a sample.
-        source: Where a worker finds the samples, if it is sent a `SampleRun` instead: the reader,
-            or the columns.
+        source: Where a worker finds the samples, if it gets a `SampleRun` instead: the reader, or
+            the columns.
         origins: Distinguishes this source from an equal one, whose files may have changed.
     """
 
@@ -78,7 +78,7 @@ class BatchMap:
         self.origins = origins or tuple(_origins(source))
 
     def __call__(self, run: Any) -> Any:
-        """The results, stacked or in a list; or a `Failure` with the sample that made it."""
+        """Return the results, stacked or in a list; or a `Failure` with the sample that made it."""
         try:
             samples = run if self.source is None else self.read(run)
         except Exception as error:
@@ -105,7 +105,7 @@ class BatchMap:
         return batch
 
     def read(self, run: SampleRun) -> list[Any]:
-        """The samples of a run, as the function takes them."""
+        """Return the samples of a run, as the function takes them."""
         low, high, rows, numbered = run
         with noting(f"raised while a worker read the samples from {low} to {high}"):
             each = self.plane.samples(low).items if rows is None else self.plane.each(rows)
@@ -116,16 +116,16 @@ class BatchMap:
 
     @cached_property
     def plane(self) -> Any:
-        """Where the samples are; found once in each worker."""
+        """The plane of the samples; found once in each worker."""
         source: Any = self.source
         return source if isinstance(source, Plane) else indexed(source)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Without the plane that it found."""
+        """Pickle it without the plane that it found."""
         return type(self), (self.fn, self.source, self.origins)
 
     def __repr__(self) -> str:
-        """What an error calls it."""
+        """Show it as errors do."""
         return described(self.fn)
 
 
@@ -133,7 +133,7 @@ class SampleMap(BatchMap):
     """Maps the one sample of a run."""
 
     def __call__(self, run: SampleRun) -> Any:
-        """The result; or a `Failure` with the sample that made it."""
+        """Return the result; or a `Failure` with the sample that made it."""
         try:
             (sample,) = self.read(run)
         except Exception as error:
@@ -149,7 +149,7 @@ _numbers = count()
 
 
 def _origins(source: Reader[Any] | Plane | None) -> Iterator[int]:
-    """The numbers of the sources of a plan; each source that is made has its own."""
+    """Yield the numbers of the sources of a plan; every new source has its own."""
     for op in () if source is None or isinstance(source, Plane) else ops_of(source):
         if not any(True for _ in children(op)):
             yield _ORIGINS.setdefault(op, next(_numbers))
@@ -164,15 +164,15 @@ def runs_of(
     *,
     routed: bool,
 ) -> Pass[SampleRun]:
-    """The samples from index `done` on, in runs of `size`.
+    """Return the samples from index `done` on, in runs of `size`.
 
     Args:
-        plane: Where they are.
+        plane: The plane of the samples.
         done: The first index.
-        size: How many samples a run has.
-        position: Makes a position of an index.
-        numbered: As of `SampleRun`.
-        routed: Whether workers are sent rows, not indices alone.
+        size: The number of samples in a run.
+        position: Makes a position from an index.
+        numbered: As in `SampleRun`.
+        routed: Whether workers get rows, instead of only indices.
     """
     many = max(_MAX_ROUTED // size, 1) * size
 
@@ -192,14 +192,14 @@ def runs_of(
 def found_by_workers(
     reader: Reader[Any], *, sent_once: bool, single: bool
 ) -> tuple[Plane, Reader[Any] | Plane] | None:
-    """The plane of an indexed reader, and what workers are sent to find its samples.
+    """Return the plane of an indexed reader, and what workers need to find its samples.
 
-    None if they are sent the samples.
+    None if they get the samples.
 
     Args:
         reader: The reader.
-        sent_once: Whether a worker is sent it once, so that it may be large.
-        single: Whether each task has one sample, which only a user's class is worth.
+        sent_once: Whether each worker gets it once, so that it may be large.
+        single: Whether each task has one sample, which pays only for a user's class.
     """
     plane = indexed(reader)
     if plane is None:
@@ -213,23 +213,23 @@ def found_by_workers(
 
 
 def _is_copied_whole(column: Any) -> bool:
-    """Whether pickling a column copies more than may be sent."""
+    """Return whether pickling a column copies more than may be sent."""
     return type(column) is np.ndarray and not column.flags.forc and column.nbytes > _SMALL
 
 
 def _calls_users_class(plane: Plane) -> bool:
-    """Whether each of its samples is made by the `__getitem__` of a user's class."""
+    """Return whether a user's class makes each of its samples, by `__getitem__`."""
     columns = leaves(plane.columns)
     return bool(columns) and all(column_of(column).asks_users_class for column in columns)
 
 
 def _travels(value: Any, most: float) -> bool:
-    """Whether something can be sent to workers, in so many bytes."""
+    """Return whether something can be sent to workers, in so many bytes."""
     room = _SizeLimit(most)
     pickler = WorkerPickler(room, room.take, value)
     try:
         pickler.dump(value)
-    except Exception:  # it is too large, or cannot travel: its samples may
+    except Exception:  # too large, or not picklable: its samples may be
         return False
     return pickler.drawing is None  # each worker would draw the same numbers
 
@@ -253,15 +253,15 @@ class _SizeLimit:
 
 
 def number_type(leaf: Any) -> type | None:
-    """The type of a leaf that is one of Python's numbers; None for any other."""
+    """Return the type of a leaf that is a Python number; None for any other."""
     return type(leaf) if type(leaf) in _PLAIN else None
 
 
 def exact_column(values: Sequence[Any], _name: str) -> Any:
-    """An array that gives these values back with their types.
+    """Return an array whose items are these values with their types.
 
     Raises:
-        NotAlikeError: There is none.
+        NotAlikeError: No array does.
     """
     if not _of_one_kind(values):
         raise NotAlikeError
@@ -274,7 +274,7 @@ def exact_column(values: Sequence[Any], _name: str) -> Any:
 
 
 def _of_one_kind(values: Sequence[Any]) -> bool:
-    """Whether values are numbers of one type, or arrays of one shape and dtype."""
+    """Return whether values are numbers of one type, or arrays of one shape and dtype."""
     first, kind = values[0], type(values[0])
     if any(type(value) is not kind for value in values):
         return False

@@ -22,8 +22,8 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 _pools: weakref.WeakValueDictionary[tuple[object, ...], WorkerPool] = weakref.WeakValueDictionary()
-"""By what they begin with."""
-_turn = threading.RLock()  # to look there; reentrant: gc may run what a user wrote anywhere
+"""Pools by `init` and size."""
+_turn = threading.RLock()  # guards them; reentrant: gc may run a user's code anywhere
 
 
 class Processes(Executor):
@@ -62,13 +62,13 @@ class Processes(Executor):
         errors.warn_of_many(self.workers, "worker processes", each=4)
         self.init = init
         self._pool: WorkerPool | None = None
-        self._latest: PickledFunction | None = None  # kept: the next pass may send the same again
+        self._latest: PickledFunction | None = None  # the next pass may send the same again
         self._tasks: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
         self._shut = False
         self._alone: list[Executor] = []
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Call `fn(*args, **kwargs)` on the first free worker; returns a future.
+        """Call `fn(*args, **kwargs)` on the first free worker; return a future.
 
         Raises:
             RuntimeError: After `shutdown`.
@@ -80,14 +80,14 @@ class Processes(Executor):
         with errors.noting(f"the arguments of {described(fn)} cannot be sent to a worker process"):
             arguments = pickled_for_worker((args, kwargs))
         while not pool.submit(task := TaskFuture(pool.wake, function, arguments)):
-            pool = self._current_pool()  # `init` failed meanwhile, say
+            pool = self._current_pool()  # for example, `init` failed meanwhile
             function = pool.functions.of(fn)
         self._latest = function
         self._tasks.add(task)
         return task
 
     def each_alone(self) -> list[Executor]:
-        """Executors of one worker each, as many as there are here; the same ones every time."""
+        """Return single-worker executors, as many as it has; the same ones every time."""
         if not self._alone:
             begins = (partial(_begin_alone, self.init, number) for number in range(self.workers))
             self._alone = [Processes(1, each) for each in begins]
@@ -100,12 +100,12 @@ class Processes(Executor):
                 pool = _pools.get(begins_with)
                 if pool is None or pool.gone:
                     pool = _pools[begins_with] = WorkerPool(self.workers, self.init, self)
-            pool.join(self)  # it may have ended as idle just now: then it takes no task
+            pool.join(self)  # it may just have ended as idle: then it takes no task
             self._pool = pool
         return self._pool
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls; the workers end when no other `Processes` of that size is left."""
+        """Accept no more calls; the workers end with the last `Processes` of that size."""
         self._shut = True
         tasks = list(self._tasks)
         if cancel_futures:
@@ -120,11 +120,11 @@ class Processes(Executor):
             each.shutdown(wait, cancel_futures=cancel_futures)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """As it was written: elsewhere it has workers of its own."""
+        """Pickle it as it was written: elsewhere it has its own workers."""
         return Processes, (self.workers, self.init)
 
     def __repr__(self) -> str:
-        """As it was written."""
+        """Show it as it was written."""
         init = f", {described(self.init)}" if self.init else ""
         return f"Processes({self.workers}{init})"
 
@@ -135,8 +135,8 @@ def _begin_alone(init: Callable[[int], object] | None, number: int, _alone: int)
 
 
 def _forget_pools() -> None:
-    """In a process that was forked: the pools are the parent's, and the lock may be held there."""
-    global _pools, _turn  # they are of a process
+    """Reset the pools in a fork: they are the parent's, and the lock may be held there."""
+    global _pools, _turn  # one per process
     _pools, _turn = weakref.WeakValueDictionary(), threading.RLock()
 
 

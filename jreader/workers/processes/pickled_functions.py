@@ -1,7 +1,7 @@
-"""The functions that workers are sent: each is pickled once, and sent to each worker once.
+"""The functions that workers get: each is pickled once, and sent once to each worker.
 
-A large one (a data set that holds arrays) is put into shared memory, which every worker maps for
-itself: a worker's writes to such an array are private, and unwritten pages are shared.
+A large one (such as a data set that holds arrays) is put into shared memory, which every worker
+maps for itself: a worker's writes to such an array are private, and unwritten pages are shared.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from jreader._worker.shared_memory import aligned, anonymous_memory, map_memory
 from jreader.errors import noting
 from jreader.readers import described
 
-_WORTH = 1 << 20  # bytes; fewer are sent to each worker
-_RECENT = 4  # small functions that are kept: who comes next may send the same again
+_WORTH = 1 << 20  # bytes; smaller ones are sent to each worker
+_RECENT = 4  # small functions that are kept: the next pass may send the same again
 
 _numbers = count()
 
 
 class PickledFunction:
-    """A function that is pickled, and its number among all."""
+    """A pickled function, and its number among all."""
 
     def __init__(self, fn: Any, unsendable: str = "") -> None:
-        """Raises TypeError if the function cannot be pickled, or holds what must not be copied.
+        """Pickle a function; raise TypeError if it cannot be, or holds what must not be copied.
 
         Args:
             fn: The function.
-            unsendable: What a note on that error says, if not what is said of functions.
+            unsendable: The text of a note on that error, instead of the text for functions.
         """
         self.number, self.name = next(_numbers), described(fn)
         taken: list[pickle.PickleBuffer] = []
@@ -54,11 +54,11 @@ class PickledFunction:
         for part in self.parts:
             hashed.update(part)
         self.digest = hashed.digest()
-        self.spans: list[tuple[int, int]] = []  # of each part in shared memory; none are there
+        self.spans: list[tuple[int, int]] = []  # of each part in shared memory
         self.size, self.descriptor = 0, -1
 
     def prepare(self) -> None:
-        """Makes it ready to be sent: in shared memory if it is large, and there is enough."""
+        """Prepare it for sending: in shared memory if it is large, and there is enough."""
         sizes = [memoryview(part).nbytes for part in self.parts]
         *begins, size = accumulate(map(aligned, sizes), initial=0)
         try:
@@ -67,7 +67,7 @@ class PickledFunction:
         except OSError:
             pass
         if self.descriptor < 0:
-            self.parts = [bytearray(part) for part in self.parts]  # what is unpickled is written to
+            self.parts = [bytearray(part) for part in self.parts]  # writable once unpickled
             return
         weakref.finalize(self, os.close, self.descriptor)
         room = np.frombuffer(map_memory(self.descriptor, size).owner, np.uint8)
@@ -77,21 +77,21 @@ class PickledFunction:
         self.parts = []
 
     def frame(self) -> tuple[bytes, list[int]]:
-        """The message to a worker, and the descriptors that go along."""
+        """Return the message to a worker, and the descriptors to send along."""
         descriptors = [self.descriptor] if self.size else []
         message = "function", self.number, self.spans if self.size else self.parts, self.size
         return to_frame(message), descriptors
 
 
 class PickledFunctions:
-    """Finds the pickle of a function that was sent before: by identity, or else by content.
+    """Finds the pickle of a function that was sent before, by identity or else by content.
 
-    A function that changes what it holds is sent as it was, until another object comes.
+    A function whose state changes is sent in its first state, until another object comes.
     """
 
     def __init__(self) -> None:
-        """Knows no function yet."""
-        self.numbers: set[int] = set()  # of those that are here; finalizers take them out
+        """Begin without functions."""
+        self.numbers: set[int] = set()  # numbers of the living ones; finalizers remove them
         self._known: dict[int, tuple[Callable[[], Any], PickledFunction]] = {}
         self._by_digest: weakref.WeakValueDictionary[bytes, PickledFunction] = (
             weakref.WeakValueDictionary()
@@ -99,7 +99,7 @@ class PickledFunctions:
         self._latest: OrderedDict[object, PickledFunction] = OrderedDict()
 
     def of(self, fn: Any) -> PickledFunction:
-        """The pickle of a function; one with a `number` replaces those with the same number."""
+        """Return the pickle of a function; it replaces one with the same `number`."""
         known = self._known.get(id(fn))
         if known and known[0]() is fn:
             return known[1]
@@ -112,14 +112,14 @@ class PickledFunctions:
         number = getattr(fn, "number", None)
         self._keep(function.digest if number is None else number, alike)
         key, entries = id(fn), self._known
-        with contextlib.suppress(TypeError):  # it cannot be waited for: found by content next time
+        with contextlib.suppress(TypeError):  # no weak reference: found by content
             entries[key] = weakref.ref(fn, lambda _: entries.pop(key, None)), alike
         return alike
 
     def _keep(self, key: object, function: PickledFunction) -> None:
         self._latest.pop(key, None)
         if function.size:
-            return  # who sends it keeps it
+            return  # its sender keeps it
         self._latest[key] = function
         while len(self._latest) > _RECENT:
             self._latest.popitem(last=False)

@@ -1,4 +1,4 @@
-"""`multiprocess_reader`: several readers, each read by a worker process of its own."""
+"""`multiprocess_reader`: several readers, each read by its own worker process."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class multiprocess_reader(Node[T]):
     queue_size: int = whole(default=1000, least=1, cursor="never")
 
     def check_arguments(self) -> dict[str, Any]:
-        """Checks that the platform has such processes."""
+        """Check that the platform has such processes."""
         if sys.platform == "win32":
             raise NotImplementedError(
                 "multiprocess_reader does not run on Windows: use buffered or xmap_readers there."
@@ -92,7 +92,7 @@ class multiprocess_reader(Node[T]):
         return {}
 
     def start(self, at: Position) -> Pass[T]:
-        """Positions are (the reader whose turn it is, (whether it ended, position) of each)."""
+        """Begin a pass; positions are (the next reader, (whether it ended, position) of each)."""
         turn, begun_at = self._parts(at)
         apart = [_ReaderInProcess(self, k, *begun) for k, begun in enumerate(begun_at)]
         processes: _ReaderProcesses[T] = _ReaderProcesses(apart, turn, in_turn=self.use_pipe)
@@ -102,7 +102,7 @@ class multiprocess_reader(Node[T]):
         return stoppable_pass(processes.handed_over(), position, processes.close)
 
     def _parts(self, at: Position) -> tuple[int, Sequence[tuple[bool, Position]]]:
-        """The parts of a position: whose turn it is, and where each reader begins."""
+        """Return the parts of a position: the next reader, and where each reader begins."""
         if isinstance(at, str):
             raise errors.NotResumable(at)  # a position from JSON
         first = (0, ((False, None),) * len(self.readers))
@@ -112,22 +112,22 @@ class multiprocess_reader(Node[T]):
         return turn, begun_at
 
     def length(self) -> int | None:
-        """The sum of all lengths, if all are known."""
+        """Return the sum of all lengths, if all are known."""
         known = [length(reader) for reader in self.readers]
         return None if None in known else sum(n for n in known if n is not None)
 
 
 _Arrival: TypeAlias = tuple[int, list[SentValue] | None, Sequence[Position]]
-"""The index of a reader, samples of it, and the position after each; None for samples: it ended."""
+"""A reader's index, some of its samples, and the position after each; None: the reader ended."""
 
 
 class _ReaderInProcess(Generic[T]):
-    """A reader that a process reads: what came of it, and the position after what was handed over.
+    """A reader in a process: its received samples, and the position after the latest one taken.
 
     Attributes:
-        position: Where it is; None at first, until the process has said where it begins.
-        ready: The samples that came, and the position after each.
-        task: That of the process; once it is `over`, nothing more comes.
+        position: Its position; None until the process has reported where it begins.
+        ready: The received samples, with the position after each.
+        task: The task of the process; once it is `over`, nothing more comes.
         unreported: Samples handed over since the last report to the process.
         report_at: Samples per report; fewer once one of them is large.
     """
@@ -150,7 +150,7 @@ class _ReaderInProcess(Generic[T]):
         self.report_at = min(_REPORT_EVERY, -(-most // 4))
 
     def pickled(self) -> PickledFunction:
-        """What reads it, ready to be sent."""
+        """Return the function that reads it, ready to be sent."""
         function = PickledFunction(
             self.reading,
             f"{self.name}, cannot be sent to a process: open files, locks and connections inside "
@@ -162,8 +162,8 @@ class _ReaderInProcess(Generic[T]):
     def task_for(
         self, pool: WorkerPool, function: PickledFunction, arrivals: SimpleQueue[_Arrival | None]
     ) -> TaskFuture:
-        """The task that reads it, in a pool; what comes of it is put into a queue."""
-        index = self.index  # without `self`, which has the task: nothing waits for gc
+        """Return the task that reads it, in a pool; its samples are put into a queue."""
+        index = self.index  # not `self`, which holds the task: nothing then waits for gc
 
         def take(samples: list[SentValue] | None, positions: Sequence[Position]) -> None:
             arrivals.put((index, samples, positions))
@@ -174,7 +174,7 @@ class _ReaderInProcess(Generic[T]):
         return task
 
     def take(self, samples: list[SentValue] | None, positions: Sequence[Position]) -> None:
-        """Takes samples that came, the position where it begins, or None: it is over."""
+        """Take samples that came, the position at which it begins, or None at its end."""
         if samples is None:
             self.over = True
             return
@@ -184,7 +184,7 @@ class _ReaderInProcess(Generic[T]):
         self.ready.extend(zip(samples, positions, strict=False))
 
     def pop(self) -> T:
-        """The next sample; `position` is then the one after it."""
+        """Return the next sample; `position` is then the one after it."""
         (data, arrays), self.position = self.ready.popleft()
         self.unreported += 1
         if arrays or len(data) >= LARGE:
@@ -204,7 +204,7 @@ class _ReaderInProcess(Generic[T]):
         return sample
 
     def end(self, *, dead_only: bool) -> None:
-        """Notes that the reader has ended, and raises the error that it ended with."""
+        """Record that the reader has ended, and raise the error that ended it."""
         if self.ended or not self.over or (dead_only and not self.task.died):
             return
         self.ended = True
@@ -219,20 +219,20 @@ class _ReaderProcesses(Generic[T]):
 
     def __init__(self, readers: list[_ReaderInProcess[T]], turn: int, *, in_turn: bool) -> None:
         self.readers, self.turn, self.in_turn = readers, turn, in_turn
-        self.arrivals: SimpleQueue[_Arrival | None] = SimpleQueue()  # None where it is closed
+        self.arrivals: SimpleQueue[_Arrival | None] = SimpleQueue()  # None once closed
         self.pool: WorkerPool | None = None
         self.closed = False
-        self.threads: list[threading.Thread] = []  # those of others may wait here
+        self.threads: list[threading.Thread] = []  # other threads may wait here
         self.fork_guard = ForkGuard()
 
     def handed_over(self) -> Generator[T, None, None]:
-        """The samples: one of each reader in turn, or as they arrive."""
+        """Yield the samples: one from each reader in turn, or as they arrive."""
         with contextlib.closing(self):
             while reader := self.next_reader():
                 yield reader.pop()
 
     def next_reader(self) -> _ReaderInProcess[T] | None:
-        """The reader whose sample is next, once it is there; None once all have ended."""
+        """Return the reader of the next sample, once that has come; None once all have ended."""
         while not self.closed:
             self.fork_guard.check("this pass")
             wanted = (self.readers[self.turn],) if self.in_turn else self.readers
@@ -240,7 +240,7 @@ class _ReaderProcesses(Generic[T]):
                 if reader.ready:
                     self._pass_turn()
                     return reader
-            for reader in self.readers:  # the death of any is raised at once
+            for reader in self.readers:  # a death is raised at once, whichever reader it is
                 reader.end(dead_only=reader not in wanted)
             if all(reader.ended for reader in self.readers):
                 return None
@@ -254,7 +254,7 @@ class _ReaderProcesses(Generic[T]):
         self.turn = (self.turn + 1) % len(self.readers)
 
     def position(self) -> Position:
-        """Where the pass is, once each process has said where it begins."""
+        """Return the position of the pass, once each process has reported where it begins."""
         for reader in self.readers:
             while not (reader.has_position or reader.over or self.closed):
                 self.receive()
@@ -263,7 +263,7 @@ class _ReaderProcesses(Generic[T]):
         return self.turn, tuple((reader.ended, reader.position) for reader in self.readers)
 
     def receive(self) -> None:
-        """Waits until something arrives, and takes all that has; nothing if the pass is closed."""
+        """Wait until something arrives, and take all that has; nothing if the pass is closed."""
         if self.pool is None:
             self._begin()
         arrived = self.arrivals.get()
@@ -273,19 +273,19 @@ class _ReaderProcesses(Generic[T]):
             arrived = None if self.arrivals.empty() else self.arrivals.get()
 
     def _begin(self) -> None:
-        """Begins the processes, each of which has the task to read."""
+        """Start the processes, each with the task to read."""
         begun = [(reader, reader.pickled()) for reader in self.readers if not reader.ended]
         self.pool = pool = WorkerPool(len(begun), None, self)
         weakref.finalize(self, pool.stop)
         stop_at_exit(self)
-        with pool.lock:  # a process whose reader ends at once is given no other
+        with pool.lock:  # a process whose reader ends at once gets no other one
             for reader, function in begun:
                 pool.submit(reader.task_for(pool, function, self.arrivals))
         if self.closed:
             pool.stop()
 
     def close(self) -> None:
-        """Ends the processes, and wakes who waits for them."""
+        """End the processes, and wake any thread that waits for them."""
         if self.fork_guard.forked:
             return
         self.closed = True

@@ -1,8 +1,8 @@
 """A pool of worker processes, shared by all executors of its size, and its queue of tasks.
 
-One thread listens to all of them. What users' threads do here is quick: they pickle, and send what
-fits the connection of a worker that is free. A worker has one task: a second one behind it was not
-measurably faster, and would wait for the first while another worker is free.
+One thread listens to all workers. Users' threads do only quick work here: they pickle, and send
+what fits into the connection of a free worker. A worker has one task: a second one behind it was
+not measurably faster, and would wait for the first while another worker is free.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from jreader.readers.exits_and_forks import ForkGuard, stop_at_exit
 from jreader.workers.processes.pickled_functions import PickledFunctions
 from jreader.workers.processes.worker_process import SentValue, TaskFuture, Worker, reap
 
-_MAX_FAILED_STARTS = 3  # of workers in a row that died before they began
-_IDLE_SECONDS = 2.0  # seconds that idle workers stay for the next loader
+_MAX_FAILED_STARTS = 3  # consecutive workers that died before they began
+_IDLE_SECONDS = 2.0  # seconds that idle workers wait for the next loader
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
@@ -40,22 +40,22 @@ class WorkerPool:
     """At most `size` workers, started when there are tasks for them.
 
     Args:
-        size: How many.
+        size: The most workers.
         init: A function that each worker calls first with its number, or None.
-        user: Who uses it first: it does not end as idle before that.
+        user: The first user: the pool does not end as idle before that.
     """
 
     def __init__(self, size: int, init: Callable[[int], object] | None, user: object) -> None:
         _check_no_import()
         self.size, self.init = size, pickled_function(init)
-        self.key = init  # kept alive: pools are distinguished by the identity of their `init`
+        self.key = init  # kept alive: pools are keyed by the identity of their `init`
         self.fork_guard = ForkGuard()
-        self.lock = threading.RLock()  # reentrant: gc may run what a user wrote anywhere
+        self.lock = threading.RLock()  # reentrant: gc may run a user's code anywhere
         self.queue: deque[TaskFuture] = deque()
-        self.failed: deque[tuple[TaskFuture, BaseException]] = deque()  # not failed yet
+        self.failed: deque[tuple[TaskFuture, BaseException]] = deque()  # still to fail
         self.workers: list[Worker] = []
         self.functions = PickledFunctions()
-        self.failed_starts = 0  # workers in a row that died before they began
+        self.failed_starts = 0  # consecutive workers that died before they began
         self.over = False
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()
         self.idle_until: float | None = None  # when idle workers end
@@ -69,7 +69,7 @@ class WorkerPool:
         self.threads[0].start()
 
     def submit(self, task: TaskFuture) -> bool:
-        """Queues a task for the worker that is free first; False if the pool has ended."""
+        """Queue a task for the first free worker; return False if the pool has ended."""
         with self.lock:
             if self.over:
                 return False
@@ -84,7 +84,7 @@ class WorkerPool:
         return True
 
     def report_taken(self, task: TaskFuture, number: int) -> None:
-        """Reports to the worker of a reading task that so many more samples were handed over."""
+        """Report to the worker of a reading task that so many more samples were handed over."""
         with self.lock:
             for worker in self.workers:
                 if worker.task is task:
@@ -93,17 +93,17 @@ class WorkerPool:
 
     @property
     def gone(self) -> bool:
-        """Whether it takes no task in this process."""
+        """True if it takes no tasks in this process."""
         return self.over or self.fork_guard.forked
 
     def join(self, user: object) -> None:
-        """Lives as long as this user, from now on."""
+        """Live as long as this user, from now on."""
         with self.lock:
             self.users.add(user)
         weakref.finalize(user, _wake, weakref.ref(self))
 
     def leave(self, user: object) -> None:
-        """Is not used by this user any more."""
+        """Remove a user."""
         if self.fork_guard.forked:
             return  # the lock may be held for ever
         with self.lock:
@@ -111,27 +111,27 @@ class WorkerPool:
         self.wake()
 
     def wake(self) -> None:
-        """Wakes the pool's thread; takes no lock."""
+        """Wake the pool's thread, without a lock."""
         if self.fork_guard.forked:
             return
         with contextlib.suppress(OSError):  # it is awake, or gone
             self.waker.send(b"!")
 
     def stop(self) -> None:
-        """Ends the workers; tasks that are not done fail."""
+        """End the workers; unfinished tasks fail."""
         self.over = True
         self.wake()
 
     def _fail_tasks(self) -> None:
-        """Fails tasks, whose callbacks are called here: never with the lock."""
-        with contextlib.suppress(IndexError):  # other threads may be at it, too
+        """Fail tasks, and call their callbacks here, never under the lock."""
+        with contextlib.suppress(IndexError):  # other threads may do the same
             while True:
                 task, error = self.failed.popleft()
                 if not task.done() and (task.running() or task.set_running_or_notify_cancel()):
                     task.set_exception(error)
 
     def _dispatch(self) -> None:
-        """Sends queued tasks to free workers."""
+        """Send queued tasks to free workers."""
         while self.queue:
             try:
                 worker = self._free_worker()
@@ -149,7 +149,7 @@ class WorkerPool:
             self._watch_for_writing(worker)
 
     def _free_worker(self) -> Worker | None:
-        """A worker without a task, started if there may be one more; else None."""
+        """Return a worker without a task, started if one more is allowed; else None."""
         free = next((each for each in self.workers if each.task is None), None)
         if free is not None or len(self.workers) >= self.size:
             return free
@@ -170,9 +170,9 @@ class WorkerPool:
         return worker
 
     def _ignore(self, worker: Worker) -> None:
-        """Stops listening to a worker."""
+        """Stop listening to a worker."""
         for end in (worker.connection, worker.sentinel):
-            with contextlib.suppress(KeyError, ValueError):  # not heard, or closed, or not begun
+            with contextlib.suppress(KeyError, ValueError):  # not registered, closed, or not begun
                 self.events.unregister(end)
 
     def _watch_for_writing(self, worker: Worker) -> None:
@@ -197,7 +197,7 @@ class WorkerPool:
             self._end()
 
     def _is_over(self) -> bool:
-        """Whether the pool ends: shut down, or idle for some time."""
+        """Return whether the pool ends: shut down, or idle for some time."""
         with self.lock:
             if (
                 self.queue
@@ -212,10 +212,10 @@ class WorkerPool:
         return self.over
 
     def _handle(self, key: selectors.SelectorKey, what: int) -> None:
-        """Receives from a worker, and sends what it can take; of a dead one, all that is left."""
+        """Receive from a worker, and send what it can take; drain a dead one."""
         worker: Worker = key.data
         if worker not in self.workers:
-            return  # it died, as an event before this one said
+            return  # it died in an earlier event
         dead = key.fileobj is worker.sentinel
         if what & _WRITE:
             with self.lock:
@@ -233,7 +233,7 @@ class WorkerPool:
                 self.events.unregister(worker.connection)
 
     def _take(self, worker: Worker, answer: Answer) -> None:
-        """Takes what a worker has sent of its task: some samples of it, or its end."""
+        """Take a message of a worker on its task: some samples, or its end."""
         error = unpickled_error(answer.error) if answer.error else None
         if not worker.ready:
             self._worker_began(worker, error)
@@ -242,14 +242,14 @@ class WorkerPool:
         try:
             worker.memory.update(answer.updates, worker.receiver)
             values = [worker.memory.value(each) for each in answer.values]
-        except OSError as reason:  # no descriptor is left: what it has there is not to be had here
+        except OSError as reason:  # out of descriptors: the arrays there cannot be read
             worker.kill()
             error = reason
         finally:
             worker.memory.release(answer.updates)
         if answer.ends or error:
             self._finish_task(worker, values, error)
-        elif worker.task is not None and worker.task.take:  # else it was given up
+        elif worker.task is not None and worker.task.take:  # otherwise it was given up
             worker.task.take(values, answer.positions)
 
     def _finish_task(
@@ -270,7 +270,7 @@ class WorkerPool:
             self.failed.append((task, error))
 
     def _worker_began(self, worker: Worker, error: BaseException | None) -> None:
-        """Notes that a worker is ready; if its `init` raised, the pool ends."""
+        """Record that a worker is ready; if its `init` raised, the pool ends."""
         worker.ready = True
         self.failed_starts = 0
         if error is not None:
@@ -288,7 +288,7 @@ class WorkerPool:
         self._fail_tasks()
 
     def _worker_died(self, worker: Worker) -> None:
-        """Queues a dead worker's task again; what several workers died of is an error."""
+        """Queue a dead worker's task again; if several workers died of it, that is an error."""
         self._ignore(worker)
         how = worker.how_it_ended()
         with self.lock:
@@ -315,10 +315,11 @@ class WorkerPool:
             )
 
     def _time_left(self) -> float | None:
-        """Kills workers whose cancelled task runs for too long.
+        """Kill workers whose cancelled task runs for too long.
 
         Returns:
-            The seconds until the next one is killed, or the pool ends, if nothing is heard before.
+            The seconds until the next one is killed, or the pool ends, unless a message comes
+            before.
         """
         now, until = time.monotonic(), [self.idle_until]
         with self.lock:
@@ -343,13 +344,13 @@ class WorkerPool:
 
 
 def _wake(pool: Callable[[], WorkerPool | None]) -> None:
-    """Wakes a pool, which an object that lives on does not keep alive."""
+    """Wake a pool, which a longer-lived object does not keep alive."""
     if there := pool():
         there.wake()
 
 
 def _check_no_import() -> None:
-    """Checks that no module starts workers while a worker imports it: theirs would do so, too.
+    """Check that no module starts workers while a worker imports it, which would never end.
 
     Raises:
         RuntimeError: A module does.
@@ -367,7 +368,7 @@ def _check_no_import() -> None:
 
 
 def _unpickled(data: bytes, arrays: Sequence[Any]) -> tuple[Any, Exception | None]:
-    """The result of a task, or what its classes raised as they were unpickled."""
+    """Return the result of a task, or the error that its classes raised while unpickling."""
     try:
         return unpickled(data, arrays), None
     except Exception as error:

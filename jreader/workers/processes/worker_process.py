@@ -1,6 +1,6 @@
-"""One worker of a pool: its process, how its death is noticed, what it is sent, and its task.
+"""One worker of a pool: its process, detecting its death, its messages, and its task.
 
-Its death is noticed through the process itself (a pidfd), not only through the end of its
+Its death is detected through the process itself (a pidfd), not only through the end of its
 connection, which a process that it started may hold open. The parent never waits for bytes: half a
 frame of a killed process must not block it.
 """
@@ -35,32 +35,32 @@ from jreader.staging import Array, Memory, leased
 from jreader.workers.processes.pickled_functions import PickledFunction
 
 SentValue: TypeAlias = tuple[bytes, Sequence[Array]]
-"""A pickled value that a worker has sent, and the memory of its arrays."""
+"""A pickled value from a worker, and the memory of its arrays."""
 
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from jreader._worker.task_worker import main; main(int(sys.argv[2]), int(sys.argv[3]))"
 )
-_GRACE = 1.5  # seconds to end by itself once its connection is closed
+_GRACE = 1.5  # seconds to end by itself after its connection is closed
 _KILL_AFTER = 2.0  # seconds that a cancelled task may run before its worker is killed
 _RUN = secrets.randbits(48)
 _BYTES = np.dtype(np.uint8)
 
 
 class TaskFuture(Future[Any]):
-    """The future of a call that a worker makes.
+    """The future of a call in a worker.
 
     Args:
-        wake: Has the pool look for what was cancelled.
-        function: What is called.
-        arguments: Pickled ones.
-        take: Takes samples, and the position after each, of a task that reads, before it ends.
-        reads: What a task reads, whose worker is not replaced; "" for any other task.
+        wake: Makes the pool look for cancelled tasks.
+        function: The function to call.
+        arguments: The pickled arguments.
+        take: For a reading task, takes samples, and the position after each, before the task ends.
+        reads: What a reading task reads, whose worker is not replaced; "" for any other task.
 
     Attributes:
         tries: How many workers have died of it.
         died: Whether that is its error.
-        kill_at: When its worker is killed, since its result is not wanted.
+        kill_at: When to kill its worker, since its result is not wanted.
     """
 
     tries = 0
@@ -81,7 +81,7 @@ class TaskFuture(Future[Any]):
         self.most_tries = 1 if reads else 3
 
     def cancel(self) -> bool:
-        """Cancels as any future does; a running call continues for two seconds at most."""
+        """Cancel as any future does; a running call continues for two seconds at most."""
         if super().cancel():
             return True
         if self.running():
@@ -90,7 +90,7 @@ class TaskFuture(Future[Any]):
         return False
 
     def death_error(self, how: str) -> WorkerDied:
-        """Its error if its last worker died, in that way."""
+        """Return the error for a last worker that died in this way."""
         if self.reads:
             return WorkerDied(f"the process of {self.reads}, {how} before its reader did.")
         if self.kill_at is not None:
@@ -105,29 +105,29 @@ class TaskFuture(Future[Any]):
     def __str__(self) -> str:
         try:
             arguments, options = unpickled(self.arguments)
-        except Exception:  # users' code; it is only shown
+        except Exception:  # users' code, only for display
             return f"{self.function.name}(...)"
         given = [*map(described, arguments), *(f"{k}={described(v)}" for k, v in options.items())]
         return f"{self.function.name}({', '.join(given)})"
 
 
 class Worker:
-    """A worker process, which has one task at a time.
+    """A worker process, which runs one task at a time.
 
-    Whoever will end it takes note of it before it begins: so an interrupt leaves none behind.
+    Its owner records it before it begins, so an interrupt leaves none behind.
 
     Args:
-        number: Its own, from 0.
-        of: How many there are.
+        number: Its own number, from 0.
+        of: The number of workers.
 
     Attributes:
-        connection: A socket to it.
+        connection: The socket to it.
         process: The process, once it has begun.
         sentinel: Becomes readable when the process ends; None before it has begun.
-        receiver: The frames that it sends.
+        receiver: Receives its frames.
         memory: The blocks that it shares.
-        ready: Whether it has called its `init`.
-        task: What it works on.
+        ready: Whether its `init` has returned.
+        task: Its current task.
     """
 
     process: subprocess.Popen[bytes]
@@ -144,8 +144,8 @@ class Worker:
         self.outgoing: deque[tuple[memoryview, list[int]]] = deque()
 
     def begin(self, init: bytes) -> None:
-        """Starts the process; it first calls `init`, a pickled function of its number, or None."""
-        # until it ignores Ctrl-C, which a terminal sends to all, it is held back from it
+        """Start the process; it first calls `init`, a pickled function of its number, or None."""
+        # a terminal sends Ctrl-C to all: block it until the worker ignores it
         with self._child_socket, _blocked(signal.SIGINT):
             self.process = subprocess.Popen(  # noqa: S603  # our own interpreter
                 [
@@ -165,11 +165,11 @@ class Worker:
         self.send(to_frame((self.number, self.of, _RUN + self.number, init)))
 
     def assign(self, task: TaskFuture, functions: Container[int]) -> None:
-        """Sends a task, and its function if the worker does not have it yet.
+        """Send a task, and its function if the worker lacks it.
 
         Args:
             task: The task.
-            functions: The numbers of those that are still here; the worker forgets all others.
+            functions: The numbers of the living ones; the worker forgets all others.
         """
         self.task = task
         function = task.function
@@ -181,25 +181,25 @@ class Worker:
                 self.send(*function.frame())
             returned = self.memory.take_returned()
             self.send(to_frame(("task", function.number, task.arguments, returned, forgotten)))
-        except BaseException:  # an interrupt: what was sent might be sent again, and answered twice
+        except BaseException:  # an interrupt: it might be sent again, and answered twice
             self.kill()
             raise
 
     def send(self, frame: bytes, descriptors: Sequence[int] = ()) -> None:
-        """Sends a frame, as much of it as the connection takes now; the rest waits."""
+        """Send as much of a frame as the connection takes now; the rest waits."""
         self.outgoing.append((memoryview(frame), [*descriptors]))
         self.flush()
 
     def flush(self) -> None:
-        """Sends what waits to be sent, as much as the connection takes now."""
+        """Send as much of what waits as the connection takes now."""
         while self.outgoing:
             frame, descriptors = self.outgoing[0]
             try:
-                # not `socket.send_fds`, which forgets its flags
+                # `socket.send_fds` ignores its flags
                 sent = self.connection.sendmsg([frame], ancillary(descriptors), socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return
-            except OSError:  # it died, or has to: what it waits for cannot be sent
+            except OSError:  # it died, or must: what it waits for cannot be sent
                 self.outgoing.clear()
                 self.kill()
                 return
@@ -209,18 +209,18 @@ class Worker:
                 self.outgoing[0] = frame[sent:], []
 
     def end(self) -> None:
-        """Closes the connection: the process sees that, and ends."""
+        """Close the connection: the process sees that, and ends."""
         self.connection.close()
         self._child_socket.close()
         self.receiver.close()
 
     def kill(self) -> None:
-        """Ends the process at once, if it has begun."""
+        """End the process at once, if it has begun."""
         if self.sentinel:
             self.process.kill()
 
     def how_it_ended(self) -> str:
-        """Waits for the exit code; returns it with its likely meaning."""
+        """Wait for the exit code; return it with its likely meaning."""
         code = self.process.wait()
         return f"ended with exit code {code}{_MEANINGS.get(code, '')}"
 
@@ -235,7 +235,7 @@ _MEANINGS = {
 
 @contextlib.contextmanager
 def _blocked(number: int) -> Iterator[None]:
-    """Holds a signal back from this thread, and from the processes that it starts."""
+    """Block a signal on this thread, and in the processes that it starts."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [number])
     try:
         yield
@@ -244,7 +244,7 @@ def _blocked(number: int) -> Iterator[None]:
 
 
 class _WorkerMemory:
-    """The shared memory of a worker, as the parent has it."""
+    """The shared memory of a worker, on the parent's side."""
 
     def __init__(self) -> None:
         self.blocks: dict[int, tuple[Memory, int]] = {}
@@ -252,7 +252,7 @@ class _WorkerMemory:
         self.returned: deque[int] = deque()  # by finalizers, on any thread, without a lock
 
     def update(self, updates: BlockUpdates, receiver: FrameReceiver) -> None:
-        """Maps new blocks, and frees those that the worker has freed."""
+        """Map new blocks, and free those that the worker has freed."""
         for number, size in updates.made:
             if not receiver.descriptors:
                 raise OSError(errno.EMFILE, f"{os.strerror(errno.EMFILE)} (see `ulimit -n`)")
@@ -265,14 +265,14 @@ class _WorkerMemory:
             del self.blocks[number]
 
     def value(self, sent: bytes | SharedPickle) -> SentValue:
-        """A value; the memory of its arrays goes back to the worker when nothing uses it."""
+        """Return a value; the memory of its arrays goes back to the worker when nothing uses it."""
         if isinstance(sent, bytes):
             return sent, ()
         arrays = [self._whole(block)[first : first + size] for block, first, size in sent.buffers]
         return sent.data, arrays
 
     def release(self, updates: BlockUpdates) -> None:
-        """Lets full blocks go back to the worker as soon as no array uses them."""
+        """Return full blocks to the worker as soon as no array uses them."""
         for number in updates.full:
             self.open.pop(number, None)
 
@@ -284,12 +284,12 @@ class _WorkerMemory:
         return self.open[number]
 
     def take_returned(self) -> tuple[int, ...]:
-        """The blocks that became free since this was last called."""
+        """Return the blocks that became free since the last call."""
         return tuple(self.returned.popleft() for _ in range(len(self.returned)))
 
 
 def reap(workers: Sequence[Worker]) -> None:
-    """Waits for processes whose connections are closed, and kills those that do not end."""
+    """Wait for processes whose connections are closed, and kill those that do not end."""
     limit = time.monotonic() + _GRACE
     for worker in [each for each in workers if each.sentinel]:
         try:
@@ -301,7 +301,7 @@ def reap(workers: Sequence[Worker]) -> None:
 
 
 def _sentinel_of(process: subprocess.Popen[bytes]) -> Any:
-    """A file that becomes readable when the process ends."""
+    """Return a file that becomes readable when the process ends."""
     if hasattr(os, "pidfd_open"):
         return os.fdopen(os.pidfd_open(process.pid), "rb", buffering=0)  # closed by `reap`
     mine, theirs = socket.socketpair()

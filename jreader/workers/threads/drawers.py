@@ -1,9 +1,9 @@
-"""Who draws a pass that runs users' code: one thread, in one context, from its begin to its close.
+"""Drawing a pass that runs users' code: on one thread, in one context, from begin to close.
 
-Users' code holds what belongs to a thread or to a context: a cursor of sqlite3, `np.errstate`,
-`jax.default_device`. So whoever looks ahead over such a pass has one thread that draws it, which is
-chosen when the pass begins, or has the consumer draw it. Either way the context, and the modes of
-jax, are those of the thread that began the pass.
+Users' code holds objects that belong to a thread or to a context: a cursor of sqlite3,
+`np.errstate`, `jax.default_device`. So a stage that prefetches such a pass either has one thread
+that draws it, chosen when the pass begins, or lets the consumer draw it. Either way the context,
+and the modes of jax, are those of the thread that began the pass.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MODES = (
     *("default_prng_impl", "disable_jit", "enable_x64", "numpy_dtype_promotion"),
     "numpy_rank_promotion",
 )
-"""The context managers of jax that change what users' code computes, and belong to a thread."""
+"""jax's context managers that change what users' code computes, and belong to a thread."""
 
 
 class Drawer:
@@ -45,16 +45,16 @@ class Drawer:
     'jreader pass'
 
     Args:
-        name: What its thread is called.
-        apart: Whether it has a thread of its own; otherwise whoever draws the items is the one.
+        name: The name of its thread.
+        apart: Whether it has its own thread; otherwise the thread that draws the items is the one.
 
     Attributes:
-        apart: Likewise. It may change between two passes over users' code.
+        apart: The same. It may change between two passes over users' code.
         kept: The part of its pass that stays open when that is closed; None for nothing.
     """
 
     def __init__(self, name: str, *, apart: bool) -> None:
-        """Copies the context of this thread, and the modes of jax that are on."""
+        """Copy the context of this thread, and its modes of jax."""
         self.name, self.apart = name, apart
         self.kept: Pass[Any] | None = None
         self._context, self._modes = copy_context(), _modes_of_jax()
@@ -62,33 +62,33 @@ class Drawer:
             self._context.run(begun_at.set, place_of_caller())
         self._open: list[Pass[Any]] = []
         self._thread: _Worker | None = None
-        self.threads: list[threading.Thread] = []  # to wait for at exit
+        self.threads: list[threading.Thread] = []  # to join at exit
         self._fork_guard = ForkGuard()
 
     def begun(self, begin: Callable[[], Pass[T]]) -> Pass[T]:
-        """The pass that `begin` begins, whose items are drawn in the context.
+        """Begin a pass with `begin`, whose items are drawn in the context.
 
-        Who has a drawer `apart` asks for them in `work` or `call` alone.
+        If the drawer is `apart`, draw them only in `work` or `call`.
         """
-        self._open.clear()  # what was kept is a part of the new one
+        self._open.clear()  # the kept part belongs to the new pass
         try:
             up = self.call(begin)
         except BaseException:
             self._leave()
             raise
         self._open.append(up)
-        items = map(self._context.run, repeat(next), repeat(up.items))  # without a frame of Python
+        items = map(self._context.run, repeat(next), repeat(up.items))  # without a Python frame
         return Pass(items, up.position, self.close)
 
     def call(self, fn: Callable[[], T]) -> T:
-        """What `fn` returns, called where the pass is drawn."""
+        """Call `fn` where the pass is drawn, and return its result."""
         self._fork_guard.check("this pass")
         if not self.apart or self._is_here():
             return self._called(fn)
         return self._sent(partial(self._called, fn)).result()
 
     def work(self, fn: Callable[[], object]) -> threading.Thread:
-        """Queues a call of `fn` on the thread."""
+        """Queue a call of `fn` on the thread."""
         thread = self._thread
         if thread is None:
             thread = self._thread = _Worker(f"jreader {self.name}", self._modes)
@@ -99,10 +99,10 @@ class Drawer:
         return thread
 
     def close(self, *, wait: bool = True) -> None:
-        """Closes the pass where it is drawn, unless it is closed; then the thread ends.
+        """Close the pass where it is drawn, unless it is closed; then the thread ends.
 
         Args:
-            wait: Whether to return once it is closed. Otherwise an error of that is printed.
+            wait: Whether to return once it is closed. Otherwise an error of closing is printed.
         """
         try:
             up = self._open.pop()
@@ -118,14 +118,14 @@ class Drawer:
             self.work(partial(self._closed, up))
 
     def stop(self) -> None:
-        """Has the pass closed, when the program exits."""
+        """Close the pass when the program exits."""
         self.close(wait=False)
 
     def __del__(self) -> None:
-        """Closes what was dropped; never blocks, since gc may run it anywhere."""
+        """Close a dropped pass; never block, since gc may run it anywhere."""
         if getattr(self, "_fork_guard", None):
             self.close(wait=False)
-            self._leave()  # also where no pass was begun
+            self._leave()  # even if no pass was begun
 
     def _closed(self, up: Pass[Any]) -> None:
         entered = False
@@ -140,7 +140,7 @@ class Drawer:
         except RuntimeError:
             if entered:
                 raise
-            up.close()  # another thread waits in the pass, and is notified
+            up.close()  # another thread waits in the pass, and has been woken
         finally:
             if self.kept:
                 self._open.append(self.kept)
@@ -170,7 +170,7 @@ class Drawer:
 
 
 def drawn_apart(node: Node[Any], begin: Callable[[], Pass[T]]) -> tuple[Pass[T], Drawer | None]:
-    """The pass that `begin` begins for an op, and who draws it; None for whoever is free."""
+    """Begin an op's pass with `begin`; return it and its drawer, None if any thread may draw."""
     if not any(map(runs_users_code, node.input_readers)):
         return begin(), None
     drawer = Drawer(type(node).__name__, apart=True)
@@ -178,7 +178,7 @@ def drawn_apart(node: Node[Any], begin: Callable[[], Pass[T]]) -> tuple[Pass[T],
 
 
 class _Worker(threading.Thread):
-    """A thread that does one job after another; it holds no drawer, so that one can be dropped."""
+    """A thread that runs jobs in order; it holds no drawer, so drawers can be dropped."""
 
     def __init__(self, name: str, modes: Callable[[], ExitStack]) -> None:
         super().__init__(name=name, daemon=True)
@@ -200,13 +200,13 @@ _here = _Here()
 
 
 def current_drawer() -> Drawer | None:
-    """The drawer that has begun or closes a pass on this thread now; None for none."""
+    """Return the drawer that is now beginning or closing a pass on this thread; else None."""
     return _here.drawer
 
 
 def _modes_of_jax() -> Callable[[], ExitStack]:
-    """What turns on, on another thread, the modes of jax that are on here."""
-    jax: Any = sys.modules.get("jax")  # users' code has modes of jax only where that was imported
+    """Return a function that enters this thread's modes of jax on another thread."""
+    jax: Any = sys.modules.get("jax")  # users' code has modes of jax only if it was imported
     known: dict[str, Any] = {}
     for name in _MODES if jax else ():
         if hasattr(jax, name) and hasattr(jax.config, f"jax_{name}"):
@@ -228,11 +228,11 @@ _KNOWN = frozenset(
         *("jreader", "numpy", "operator", "pandas", "pathlib", "polars", "pyarrow", "zarr"),
     }
 )
-"""Packages whose objects hold nothing of a thread."""
+"""Packages whose objects have no thread-bound state."""
 
 
 def runs_users_code(reader: Reader[Any]) -> bool:
-    """Whether a pass over a plan calls what its user wrote: generators, functions, data sets.
+    """Return whether a pass over a plan calls users' code: generators, functions, data sets.
 
     >>> from jreader import arrays, map_readers, shuffle
     >>> rows, weights = shuffle(arrays([1, 2, 3]), seed=0), {0: 0.5}
@@ -243,7 +243,7 @@ def runs_users_code(reader: Reader[Any]) -> bool:
 
 
 def _reads_users_code(reader: Reader[Any]) -> bool:
-    """Whether a reader itself, not those that it reads, is code of a user or has some."""
+    """Return whether a reader itself, without those below, is or holds users' code."""
     if not isinstance(reader, Node):
         return True  # a function that is a source
     if overriding_pass(reader) is not None or not _is_known(type(reader)):
@@ -253,7 +253,7 @@ def _reads_users_code(reader: Reader[Any]) -> bool:
 
 
 def _is_users(value: Any, seen: set[int]) -> bool:
-    """Whether a value is code of a user, or has some; what was seen, or will be, is not."""
+    """Return whether a value is or holds users' code; values in `seen` count as not."""
     if type(value) in _PLAIN or id(value) in seen:
         return False
     seen.add(id(value))

@@ -57,18 +57,18 @@ class buffered(Node[T]):
     moves = "samples"
 
     def start(self, at: Position) -> Pass[T]:
-        """Positions are those of `reader` after the sample handed over, not those read ahead."""
+        """Begin a pass, with the positions of `reader` after the samples handed over."""
         if self.size == 0:
             return start(self.reader, at)
         limits = Limits(workers=1, window=self.size)
         return map_on_threads(self, partial(start, self.reader, at), itself, limits)
 
     def lookup(self) -> Callable[[int], T] | None:
-        """That of `reader`."""
+        """Return the lookup of `reader`."""
         return lookup_of(self.reader)
 
     def plane(self) -> Plane | None:
-        """That of `reader`: what is found by its index need not be read ahead."""
+        """Return the plane of `reader`: indexed samples need no prefetching."""
         return indexed(self.reader)
 
 
@@ -103,12 +103,12 @@ class xmap_readers(Node[T]):
     moves = "samples"
 
     def check_arguments(self) -> dict[str, Any]:
-        """Warns of more threads than the machine can use."""
+        """Warn of more threads than the machine can use."""
         errors.warn_of_many(self.process_num, "threads", each=64)
         return {}
 
     def start(self, at: Position) -> Pass[T]:
-        """Positions are those of `reader`, if the order is kept."""
+        """Begin a pass, with the positions of `reader`, if the order is kept."""
         if isinstance(at, str) and not self.order:
             raise errors.NotResumable(at)  # a position from JSON
         limits = Limits(self.process_num, self.process_num + self.buffer_size)
@@ -123,14 +123,14 @@ class xmap_readers(Node[T]):
         return Pass(here.items, lambda: lost, here.close)
 
     def length(self) -> int | None:
-        """That of `reader`."""
+        """Return the length of `reader`."""
         return length(self.reader)
 
     def beside_key(self) -> Node[Any]:
-        """The map of samples that have a key beside them."""
+        """Return the map of samples with keys beside them."""
         return self.changed({"mapper": BesideKey(self.mapper)})
 
     def lookup(self) -> Callable[[int], T] | None:
-        """`mapper` of the sample of an index, called here, if the order is kept."""
+        """Return `mapper` of the sample at an index, called here, if the order is kept."""
         find, mapper = lookup_of(self.reader), explained(self, self.mapper)
         return (lambda index: mapper(find(index))) if find and self.order else None

@@ -1,4 +1,4 @@
-"""Maps on threads: the crew behind every op that reads ahead, or maps, on threads."""
+"""Maps on threads: the crew behind every op that prefetches, or maps, on threads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from jreader.workers.threads.drawers import Drawer, drawn_apart
 T = TypeVar("T")
 S = TypeVar("S")
 
-_WORTH = 500e-6  # seconds of work that make a hand-over between threads (some 50 us) cheap
+_WORTH = 500e-6  # seconds of work for which a hand-over between threads (some 50 us) is cheap
 
 
 def map_on_threads(
@@ -38,24 +38,24 @@ def map_on_threads(
     limits_of: Callable[[int], Limits] | None = None,
     held: int | None = None,
 ) -> Pass[T]:
-    """`fn` of the items of a pass, made on threads that begin with the first one asked for.
+    """Apply `fn` to the items of a pass, on threads that start with the first request.
 
     Args:
         node: The op, for errors.
-        begin: Begins a pass over the reader of the op; one thread draws it, if it runs users' code,
-            else one at a time.
-        fn: A function of an item; several threads call it at once.
-        limits: How many threads, and how far they may be ahead; none: each item is made here, when
-            it is asked for.
-        function: The name of the user's function, for the counters; "" where there is none.
-        ordered: Whether the results keep the order of the items; otherwise they come as they get
-            ready, and may be waited for without a limit.
-        limits_of: The limits of any number of threads, where a loader may tune that; else None.
+        begin: Begins a pass over the op's reader; one thread draws it if it runs users' code,
+            otherwise one thread at a time.
+        fn: A function of an item; several threads may call it at once.
+        limits: The number of threads, and how far ahead they may be; without threads, each item is
+            made here on request.
+        function: The name of the user's function, for the counters; "" for none.
+        ordered: Whether the results keep the order of the items; otherwise they come as they are
+            ready, without a time limit.
+        limits_of: The limits for any number of threads, if a loader may tune that; else None.
         held: How many items of the reader may be needed at once, which it must not refill
             (`Pass.watched`); None for the window, and one more.
 
     Raises:
-        TimeoutError: A result was waited for longer than `limits.timeout` (while iterating).
+        TimeoutError: A result took longer than `limits.timeout` (while iterating).
     """
     if not limits.workers:
         return begin().mapped(fn, located_errors(node))
@@ -71,19 +71,19 @@ def map_on_threads(
 class ThreadCrew(Crew[S]):
     """The threads of one pass: one at a time draws items, all of them map.
 
-    If the pass runs users' code, one more thread draws for all of them, or the only one does both.
+    If the pass runs users' code, one extra thread draws for all of them, or the only one does both.
 
-    Items that take less time than a hand-over between threads are drawn in chunks, and the slots of
-    a chunk are free again together.
+    Items that take less time than a hand-over between threads are drawn in chunks, and a chunk
+    frees all of its slots at once.
 
     Args:
-        op: Which op this is for, in errors.
-        made_at: Where in the user's program that was made.
+        op: The name of the op, for errors.
+        made_at: The line of the user's program that made the op.
         up: A pass, read by one thread at a time.
-        limits: How many threads, and how far they may be ahead.
+        limits: The number of threads, and how far ahead they may be.
         work: The counters of the op.
         fn: A function of an item.
-        drawer: Who has begun the pass, and draws and closes it; None for any of the threads.
+        drawer: Has begun the pass, draws it and closes it; None for any of the threads.
     """
 
     tunable: Tunable | None = None
@@ -102,13 +102,13 @@ class ThreadCrew(Crew[S]):
     ) -> None:
         super().__init__(op, made_at, up, limits, work)
         self.fn, self.drawer = fn, drawer
-        self.chunks: SimpleQueue[DrawnChunk[S] | None] = SimpleQueue()  # those that it has drawn
-        self.freed = threading.Condition(self.lock)  # who draws waits here for a slot
+        self.chunks: SimpleQueue[DrawnChunk[S] | None] = SimpleQueue()  # drawn by the drawer
+        self.freed = threading.Condition(self.lock)  # the drawing thread waits here for a slot
         self.drawing = threading.Lock()  # held by the thread that draws, or waits for a slot
-        self.claims = 0  # how many chunks threads have begun to draw
+        self.claims = 0  # chunks that threads have begun to draw
 
     def tuned(self, limits_of: Callable[[int], Limits]) -> None:
-        """Has a loader turn the number of threads, if it is one that tunes."""
+        """Let a loader set the number of threads, if it tunes."""
         self.counters = counters_of_pass()
         tunables = self.counters.tunables if self.counters else None
         if tunables is None:
@@ -119,7 +119,7 @@ class ThreadCrew(Crew[S]):
         self.tunable.join(self, has)
 
     def tune(self, value: int) -> None:
-        """Has so many threads from now on: those that are too many leave when they come by."""
+        """Use so many threads from now on; surplus ones leave at their next turn."""
         limits_of = self.limits_of
         if self.fork_guard.forked or limits_of is None:
             return
@@ -131,42 +131,42 @@ class ThreadCrew(Crew[S]):
             more = value - self.working if self.working and not self.over else 0
             begun = [each for each in self.threads if each.is_alive() or not each.ident]
             self.threads = begun
-        with suppress(RuntimeError):  # the system has no more of them: the running ones continue
+        with suppress(RuntimeError):  # the system allows no more threads: the running ones continue
             self.start_threads(more)
 
     def held_bytes(self) -> float:
-        """What may be ahead, as its results weigh."""
+        """Return the bytes that may be ahead, estimated from results."""
         return self.window * self.item_bytes
 
     def begin(self) -> None:
-        """Starts the threads."""
+        """Start the threads."""
         self.fork_guard.check("this pass")
         alone = self.drawer is not None and self.limits.workers == 1 and not self.tunable
         if not self.closed:
             self.start_all(0 if alone else self.limits.workers)
 
     def start_all(self, many: int) -> None:
-        """Starts that of the drawer, if there is one, and so many others."""
+        """Start the drawer's thread, if there is a drawer, and so many others."""
         stop_at_exit(self)
         if self.drawer:
             self.threads.append(self.drawer.work(self.draw_all))
         self.start_threads(many)
 
     def give_slots(self, slots: int) -> None:
-        """Has so many more items drawn."""
+        """Allow so many more items to be drawn."""
         with self.lock:
             self.free += slots
             self.freed.notify()
 
     def close_source(self) -> None:
-        """Closes the source; the drawer does so on its thread."""
+        """Close the source; a drawer does so on its thread."""
         if self.drawer:
             self.drawer.close(wait=self.waits)
         else:
             self.up.close()
 
     def start_threads(self, many: int) -> None:
-        """Starts so many threads that map, and draw if there is no drawer."""
+        """Start so many threads that map, and draw if there is no drawer."""
         for _ in range(many):
             thread = threading.Thread(target=self._work, name=f"jreader {self.op}", daemon=True)
             with self.lock:
@@ -176,7 +176,7 @@ class ThreadCrew(Crew[S]):
                 thread.start()
             except BaseException:
                 with self.lock:
-                    if thread.ident is None:  # else it is at work already
+                    if thread.ident is None:  # otherwise it is already at work
                         self.working -= 1
                         self.threads.remove(thread)  # it could not be joined
                 raise
@@ -184,21 +184,21 @@ class ThreadCrew(Crew[S]):
     def _work(self) -> None:
         with self.lock:
             if threading.current_thread() not in self.threads:
-                return  # it was counted out, as an interrupt came while it began
+                return  # it was counted out when an interrupt came while it began
         while not self._is_surplus():
             chunk = self.chunks.get() if self.drawer else self.next_drawn()
             if chunk is None:
-                self.chunks.put(None)  # whoever waits for one leaves next
+                self.chunks.put(None)  # the next waiting thread leaves
                 with self.lock:
                     self.working -= 1
                 break
             if not self.closed:
                 self.map(chunk)
-            del chunk  # while the next one is drawn, its memory may be free
+            del chunk  # so that its memory may be freed while the next one is drawn
         self.leave()
 
     def draw_all(self) -> None:
-        """Draws on the drawer's thread; maps there, too, if there is no other thread."""
+        """Draw on the drawer's thread; map there, too, if there is no other thread."""
         while chunk := self.next_drawn():
             if self.working:
                 self.chunks.put(chunk)
@@ -209,7 +209,7 @@ class ThreadCrew(Crew[S]):
         self.leave()
 
     def _map_here(self, chunk: DrawnChunk[S]) -> None:
-        """Maps a chunk on the drawer's thread; closing the pass does not wait for it."""
+        """Map a chunk on the drawer's thread; closing the pass does not wait for it."""
         with self.lock:
             self.drawer_maps = not self.closed
         if self.drawer_maps:
@@ -217,7 +217,7 @@ class ThreadCrew(Crew[S]):
             self.drawer_maps = False
 
     def _is_surplus(self) -> bool:
-        """Whether this thread is one too many, and leaves; never the last one."""
+        """Return whether this thread is surplus, and must leave; never for the last one."""
         if self.working <= self.limits.workers:
             return False
         with self.lock:
@@ -226,7 +226,7 @@ class ThreadCrew(Crew[S]):
         return surplus
 
     def claimed(self) -> int:
-        """How many items this thread may draw, once there are slots; 0 if the source is over."""
+        """Wait for slots; return how many items this thread may draw, 0 if the pass is over."""
         with self.lock:
             while (self.free <= 0 or self.consumer_reads) and not self.over:
                 self.freed.wait()
@@ -237,7 +237,7 @@ class ThreadCrew(Crew[S]):
             return min(self.free, self.chunksize)
 
     def next_drawn(self) -> DrawnChunk[S] | None:
-        """Draws a chunk, once a slot is free; None once there is nothing more to do."""
+        """Draw a chunk, once a slot is free; return None once there is nothing more to do."""
         with self.drawing:
             if not (many := self.claimed()):
                 return None
@@ -255,7 +255,7 @@ class ThreadCrew(Crew[S]):
         return None
 
     def map(self, chunk: DrawnChunk[S]) -> None:
-        """Hands over what is made of the items of a chunk, up to an error."""
+        """Hand over the results for the items of a chunk, up to an error."""
         began, results, fn = time.perf_counter(), chunk.results, self.fn
         item_bytes = 0.0
         try:
@@ -266,16 +266,16 @@ class ThreadCrew(Crew[S]):
         if results and self.limits.max_bytes < inf:
             item_bytes = max(map(estimated_bytes, (results[0], results[-1])))
         many, took = len(chunk.positions), time.perf_counter() - began
-        chunk.items = []  # their memory is free
+        chunk.items = []  # free their memory
         self.done.put(chunk)
         self.work.tasks.append((round(1e9 * took), many))
         if self.tunable:
-            self.tunable.spent += took  # without a lock: a chunk that is lost is one of many
+            self.tunable.spent += took  # without a lock: losing one chunk of many does not matter
         self.item_bytes = max(1.0, raised_average(self.item_bytes, item_bytes))
-        # one by one where an error is to name the item that is late
+        # one by one if an error must name the late item
         self.resize(1 if self.limits.timeout else _WORTH * many / (chunk.seconds + took))
 
     def fail(self, chunk: DrawnChunk[S], error: BaseException) -> None:
-        """Has nothing more drawn, since the function raised in a chunk."""
+        """Draw nothing more, since the function raised in a chunk."""
         chunk.error, self.over = error, True
-        self.give_slots(0)  # whoever waits for one leaves
+        self.give_slots(0)  # waiting threads leave
