@@ -8,9 +8,9 @@ spells them out from left to right, and a `DataLoader` that puts batches on devi
     >>> sorted(sum(reader(), []))
     [0, 1, 2, 3, 4, 5]
 
-Importing it imports no more: rooms are imported when one of their names is first used. So a worker
-process starts in the time of numpy, and none imports jax, which only what feeds devices needs.
-Type checkers and editors, which run nothing, read the same names in `__init__.pyi`.
+Importing it imports little: modules are imported when one of their names is first used. So a worker
+process starts as fast as numpy, and does not import jax, which only loaders need. Type checkers and
+editors, which run nothing, read the same names in `__init__.pyi`.
 """
 
 from importlib import import_module as _import_module
@@ -65,7 +65,7 @@ _ROOMS = {
         "shuffle skip windows"
     ),
     "workers": "Processes buffered get_worker_info map_samples multiprocess_reader xmap_readers",
-}  # of the public names: each is imported when one of its names is first used
+}  # the public names: each is imported when one of its names is first used
 _LATER = dict(
     sorted((name, f"jreader.{room}") for room, names in _ROOMS.items() for name in names.split())
 )
@@ -74,7 +74,7 @@ __all__ = list(_LATER)
 
 
 def __getattr__(name: str) -> _Any:
-    """Imports the room of a public name when that is first used (PEP 562)."""
+    """Import the module of a public name when the name is first used (PEP 562)."""
     if name not in _LATER:
         if newer := _import_module("jreader.errors").newer_name("jreader", name):
             return __getattr__(newer)
@@ -86,5 +86,5 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    """The public names, those that are loaded later included."""
+    """Return the public names, including those that are imported later."""
     return [*__all__, "__version__"]

@@ -19,10 +19,11 @@ _TARGET = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command that the arguments name; without arguments, those of the command line.
+    """Run the command in the arguments; without arguments, that of the command line.
 
     Returns:
-        The exit code: 0; 1 if `check` found something, or a command failed, which says so on one
+        The exit code: 0; 1 if `check` found something, or a command failed, which is reported on
+        one
         line; 130 after Ctrl-C. Wrong arguments exit with 2 at once.
     """
     parser = argparse.ArgumentParser(prog="jreader", description="Feed JAX from readers.")
@@ -99,13 +100,13 @@ def _add_index(commands: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    """Prints the lines of a command; what goes wrong is one line of standard error."""
+    """Print the lines of a command; an error is one line of standard error."""
     from jreader import commands  # noqa: PLC0415  # `demo` needs none
 
     found, path = False, list(sys.path)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", LintWarning)  # which `check` prints
+            warnings.simplefilter("ignore", LintWarning)  # `check` prints them
             warnings.showwarning = _warned
             for line in _command_lines(options):
                 found = True
@@ -129,8 +130,8 @@ def _run(options: argparse.Namespace) -> int:
 def _warned(
     message: Warning | str, category: object, filename: str, lineno: int, *_: object, **__: object
 ) -> None:
-    """Prints a warning on one line, without the line of code that it is about."""
-    del category  # which `warnings.showwarning` may be given by name
+    """Print a warning on one line, without its line of code."""
+    del category  # `warnings.showwarning` may pass it by name
     print(f"{filename}:{lineno}: {' '.join(str(message).split())}", file=sys.stderr)
 
 
@@ -142,7 +143,7 @@ def _failed(options: argparse.Namespace, why: object, code: int) -> int:
 
 
 def _command_lines(options: argparse.Namespace) -> Iterator[str]:
-    """The lines of a command but `demo`."""
+    """Return the lines of any command but `demo`."""
     from jreader import commands  # noqa: PLC0415  # as above
 
     if options.command == "index":
@@ -225,7 +226,7 @@ def _part(text: str) -> tuple[int, ...]:
 
 
 def _run_demo(options: argparse.Namespace) -> int:
-    """Trains; what a user can mend is one line of standard error."""
+    """Train; an error that users can fix is one line of standard error."""
     if options.devices:  # before jax is imported
         # with fewer threads than devices, XLA's emulated collectives deadlock on small machines
         os.environ.setdefault("NPROC", str(max(32, 4 * options.devices)))

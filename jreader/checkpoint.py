@@ -1,7 +1,7 @@
-"""Cursors in the checkpoints of orbax: a run resumes its feeds where it resumes its parameters.
+"""Cursors in the checkpoints of orbax: a run resumes its feeds along with its parameters.
 
-`Save` and `Restore` are arguments of orbax, as its `StandardSave` and `StandardRestore` are. They
-go beside these into a `Composite`, and no handler has to be registered:
+`Save` and `Restore` are arguments of orbax, like its `StandardSave` and `StandardRestore`. Put them
+beside these into a `Composite`; you need not register a handler:
 
     >>> import tempfile
     >>> import numpy as np
@@ -42,35 +42,35 @@ from jreader.readers import Cursor
 ocp: Any = extra("orbax.checkpoint", "checkpoint", "jreader.checkpoint needs orbax")
 
 Feeds: TypeAlias = FeedIterator[Any] | DataLoader[Any]
-_OF_ALL = "metadata"  # as JsonSave names its file: either reads what the other one wrote
+_OF_ALL = "metadata"  # the name that JsonSave uses: either reads the other's files
 
 
 class CursorHandler(ocp.JsonCheckpointHandler):  # type: ignore[misc]  # orbax ships no types
-    """What orbax calls for `Save` and `Restore`; users need not name it."""
+    """Called by orbax for `Save` and `Restore`; users need not name it."""
 
     async def async_save(self, directory: Any, _item: None = None, args: Any = None) -> list[Any]:
-        """Takes the cursor now, and returns what writes it later."""
+        """Take the cursor now, and return what writes it later."""
         try:
             written = asyncio.to_thread(_writing(args.feeds), directory)
-        except Exception as error:  # orbax reports it; if it were raised, its threads would hang
+        except Exception as error:  # orbax reports it; raising would hang its threads
             failed = Future[None]()
             failed.set_exception(error)
             return [failed]
         return [ocp.future.CommitFutureAwaitingContractedSignals(written, name="jreader")]
 
     def restore(self, directory: Any, _item: None = None, args: Any = None) -> Any:
-        """Returns the cursor, or the feeds at it."""
+        """Return the cursor, or the feeds at it."""
         cursor = _read(directory)
         return cursor if args.feeds is None else _moved(args.feeds, cursor)
 
 
 @ocp.args.register_with_handler(CursorHandler, for_save=True)
 @dataclass
-class Save(ocp.args.CheckpointArgs):  # type: ignore[misc]  # likewise
-    """Saves the cursor of feeds as it is when you call save, even if orbax writes it later.
+class Save(ocp.args.CheckpointArgs):  # type: ignore[misc]  # orbax ships no types
+    """Save the cursor of feeds as it is when you call save, even if orbax writes it later.
 
-    One process writes the cursor of feeds that all processes share. Where each process has feeds of
-    its own, each writes.
+    One process writes the cursor of feeds that all processes share. If each process has its own
+    feeds, each writes its own cursor.
 
     Attributes:
         feeds: The feeds; or a loader, whose latest pass counts.
@@ -79,39 +79,39 @@ class Save(ocp.args.CheckpointArgs):  # type: ignore[misc]  # likewise
     feeds: Feeds
 
     def __post_init__(self) -> None:
-        """Refuses anything else where it is written."""
+        """Raise TypeError for anything else, where it is written."""
         _check(self.feeds)
 
 
 @ocp.args.register_with_handler(CursorHandler, for_restore=True)
 @dataclass
-class Restore(ocp.args.CheckpointArgs):  # type: ignore[misc]  # likewise
-    """Restores a cursor, for `loader.steps(n, at=cursor)`; or moves feeds to it.
+class Restore(ocp.args.CheckpointArgs):  # type: ignore[misc]  # orbax ships no types
+    """Restore a cursor, for `loader.steps(n, at=cursor)`; or move feeds to it.
 
-    It also restores what `JsonSave(feeds.cursor)` has saved.
+    It also restores a cursor saved by `JsonSave(feeds.cursor)`.
 
     Attributes:
         feeds: The feeds, which resume at the cursor; or a loader, whose next `iter(loader)` does.
-            None for the cursor alone.
+            None for only the cursor.
     """
 
     feeds: Feeds | None = None
 
     def __post_init__(self) -> None:
-        """Refuses anything else where it is written."""
+        """Raise TypeError for anything else, where it is written."""
         _check(self.feeds, or_none=True)
 
 
 def _own() -> str:
-    """The name of the file of this process, where each has one."""
+    """Return the name of this process's file, if each process has its own."""
     return f"process_{jax.process_index()}-of-{jax.process_count()}.json"
 
 
 def _writing(feeds: Feeds) -> Callable[[Any], object]:
-    """What writes the cursor that the feeds have now into a folder."""
-    loading = feeds._loading  # noqa: SLF001  # asked here only
+    """Return a function that writes the present cursor of the feeds into a folder."""
+    loading = feeds._loading  # noqa: SLF001  # used here only
     shared = loading is not None and loading.placement.spans
-    # asked of all: where a cursor is refused to one process alone, orbax has the others wait for it
+    # on all processes: if only one raised, orbax would make the others wait for it
     text = json.dumps(feeds.cursor if isinstance(feeds, FeedIterator) else feeds.state_dict())
     if shared and jax.process_index():
         return lambda _directory: None
@@ -120,7 +120,7 @@ def _writing(feeds: Feeds) -> Callable[[Any], object]:
 
 
 def _read(directory: Any) -> Cursor:
-    """The cursor of this process."""
+    """Return the cursor of this process."""
     here = [each for each in (directory / _OF_ALL, directory / _own()) if each.exists()]
     found = {each.read_text() for each in here or directory.glob("process_*")}
     if len(found) != 1:
@@ -133,7 +133,7 @@ def _read(directory: Any) -> Cursor:
 
 
 def _moved(feeds: Feeds, cursor: Cursor) -> Feeds:
-    """The feeds, once they are moved to the cursor."""
+    """Move the feeds to the cursor, and return them."""
     (feeds.set_state if isinstance(feeds, FeedIterator) else feeds.load_state_dict)(cursor)
     return feeds
 

@@ -1,10 +1,10 @@
-"""How many cores this program may use."""
+"""The number of cores that this program may use."""
 
 import os
 
 
 def usable_cores() -> int:
-    """The number of cores that this process may use.
+    """Return the number of cores that this process may use.
 
     Jobs of a scheduler, and many containers, may use fewer than the machine has, and
     `os.cpu_count()` counts those of the machine.

@@ -1,4 +1,4 @@
-"""Trains a small classifier of handwritten digits on all local devices: `jreader demo`.
+"""Train a small classifier of handwritten digits on all local devices: `jreader demo`.
 
 The same pipeline feeds jit and pmap. The batch is global, so samples, losses and accuracy do not
 depend on the number of devices.
@@ -34,14 +34,14 @@ FEED_LIST = [data("image", [None, 784], "float32"), data("label", [None, 1], "in
 
 
 class DemoFailed(Exception):
-    """What the demo says on one line before it ends with 1."""
+    """An error that the demo prints on one line before it exits with 1."""
 
 
 def run(name: str | None, pmap: bool, epochs: int | None, batch: int, seed: int) -> None:
-    """Trains the classifier, and prints a line after each epoch.
+    """Train the classifier, and print a line after each epoch.
 
-    It prints the mean loss, the test accuracy, and of all steps but the first, which compiles and
-    waits for the pipeline to start, the samples a second and the share of time spent waiting.
+    It prints the mean loss, the test accuracy, and for all steps but the first, which compiles and
+    waits for the pipeline to start, the samples per second and the share of time spent waiting.
 
     Args:
         name: "mnist" or "digits"; None for MNIST if its files are on this machine, else the digits.
@@ -51,9 +51,9 @@ def run(name: str | None, pmap: bool, epochs: int | None, batch: int, seed: int)
         seed: The seed of the initial parameters and of the order.
 
     Raises:
-        DemoFailed: What the user can mend: scikit-learn, which has the digits, is not installed;
-            MNIST could not be downloaded; the batch is more than the training digits, or does not
-            divide evenly over the devices.
+        DemoFailed: An error that users can fix: scikit-learn, which has the digits, is not
+            installed; MNIST could not be downloaded; the batch is larger than the training digits,
+            or cannot be split evenly over the devices.
     """
     try:
         _train(name, pmap, epochs, batch, seed)
@@ -103,7 +103,7 @@ def _dataset_module(name: str | None) -> ModuleType:
 def _train_epoch(
     step: Any, state: State, loader: DataLoader, batch: int, bar: Bar
 ) -> tuple[State, float, float, float]:
-    """Trains one epoch; returns the state, the mean loss, samples a second and share of waiting."""
+    """Train one epoch; return the state, the mean loss, samples per second and share of waiting."""
     began = waited = total = 0.0
     with iter(loader) as feeds:
         for number, feed in enumerate(feeds, 1):
@@ -123,7 +123,7 @@ def _accuracy(count: Any, state: State, loader: DataLoader) -> float:
 
 
 def _programs(pmap: bool) -> tuple[Any, Any]:
-    """The training step and the counter of right answers, compiled for all devices."""
+    """Return the training step and the counter of right answers, compiled for all devices."""
     if not pmap:
         return jax.jit(_sgd_step(lambda value: value)), jax.jit(_right_answers(lambda value: value))
 
@@ -135,7 +135,7 @@ def _programs(pmap: bool) -> tuple[Any, Any]:
 
 
 def initial(seed: int) -> State:
-    """The initial parameters, and a momentum of zeros."""
+    """Return the initial parameters, and a momentum of zeros."""
     keys = jax.random.split(jax.random.key(seed), len(SIZES) - 1)
     parameters = [
         (jax.random.normal(key, (rows, columns)) / rows**0.5, jnp.zeros(columns))
@@ -152,7 +152,7 @@ def _logits(parameters: Parameters, images: jax.Array) -> jax.Array:
 
 
 def _sgd_step(mean: Mean) -> Callable[[State, Any], tuple[State, jax.Array]]:
-    """One step of gradient descent with momentum on the cross entropy."""
+    """Return a function for one step of gradient descent with momentum on the cross entropy."""
 
     def loss_of(parameters: Parameters, feed: Any) -> jax.Array:
         logs = jax.nn.log_softmax(_logits(parameters, feed["image"]))
@@ -169,7 +169,7 @@ def _sgd_step(mean: Mean) -> Callable[[State, Any], tuple[State, jax.Array]]:
 
 
 def _right_answers(mean: Mean) -> Callable[[State, Any], tuple[jax.Array, jax.Array]]:
-    """A counter of right answers and of samples in a batch; padding is not counted."""
+    """Return a counter of right answers and of samples in a batch, without padding."""
 
     def count(state: State, feed: Any) -> tuple[jax.Array, jax.Array]:
         answers = _logits(state[0], feed["image"]).argmax(axis=1)

@@ -81,7 +81,7 @@ class LintWarning(UserWarning):
 
 
 def noted(error: BaseException, note: str) -> None:
-    """Adds a note to an error of a user's code, if its class allows it (a frozen one does not).
+    """Add a note to an error of a user's code, if its class allows it (a frozen one does not).
 
     >>> error = ValueError("bad")
     >>> noted(error, "raised here")
@@ -93,7 +93,7 @@ def noted(error: BaseException, note: str) -> None:
 
 
 class noting:  # read as `with noting(note):`
-    """Adds a note to the errors of a block, as `noted` does; of some kinds, if these are given.
+    """Add a note to the errors of a block, as `noted` does; only of some kinds, if given.
 
     >>> with suppress(KeyError), noting("raised here"):
     ...     raise KeyError("a")
@@ -103,16 +103,16 @@ class noting:  # read as `with noting(note):`
         self.note, self.kinds = note, kinds or Exception
 
     def __enter__(self) -> None:
-        """Begins the block."""
+        """Begin the block."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        """Adds the note."""
+        """Add the note."""
         if isinstance(error, self.kinds):
             noted(error, self.note)
 
 
 class assigned(AbstractContextManager[None]):
-    """Gives a context variable another value inside the block.
+    """Give a context variable another value inside the block.
 
     Each pass does so several times, and a generator would take twice as many calls.
 
@@ -126,11 +126,11 @@ class assigned(AbstractContextManager[None]):
         self._value = value
 
     def __enter__(self) -> None:
-        """Sets the variable."""
+        """Set the variable."""
         self._before = self._variable.set(self._value)
 
     def __exit__(self, *_error: object) -> None:
-        """Gives it the value that it had before."""
+        """Restore the value that it had before."""
         self._variable.reset(self._before)
 
 
@@ -140,7 +140,7 @@ _NOT_USERS = frozenset({"jreader", "threading"})
 
 
 def place_of_caller() -> str:
-    """The file and line of the user's code that called jreader, or the cell of a notebook.
+    """Return the file and line of the user's code that called jreader, or the cell of a notebook.
 
     >>> place_of_caller().rpartition(":")[2].isdigit()
     True
@@ -154,7 +154,7 @@ def place_of_caller() -> str:
 
 
 def place_of_code(file: str, line: int, module: dict[str, Any]) -> str:
-    """The file and line of code of a module (its globals), or the cell of a notebook and the line.
+    """Return the file (or notebook cell) and line of code in a module, given its globals.
 
     >>> place_of_code("train.py", 7, {})
     'train.py:7'
@@ -166,7 +166,7 @@ def place_of_code(file: str, line: int, module: dict[str, Any]) -> str:
 
 
 def warn(text: str, made_at: str = "", kind: type[Warning] = UserWarning) -> None:
-    """Warns at the user's line that called jreader, or at the line that made an op.
+    """Warn at the user's line that called jreader, or at the line that made an op.
 
     Python shows it once for each such line, and filters it like any UserWarning, which `kind` is.
     """
@@ -179,7 +179,7 @@ _RENAMED = {"window": "sliding_window"}  # for one release (docs/contributing.md
 
 
 def newer_name(owner: str, name: str) -> str | None:
-    """What an older name is called today, after a warning; None for any other name.
+    """Return the new name for an older one, with a warning; None for any other name.
 
     >>> newer_name("Pipeline", "shuffle") is None
     True
@@ -190,11 +190,11 @@ def newer_name(owner: str, name: str) -> str | None:
     return newer
 
 
-_warned: dict[str, dict[Any, Any]] = {}  # what Python asks whether it has shown a text
+_warned: dict[str, dict[Any, Any]] = {}  # Python's record of the warnings that it has shown
 
 
 def missing(what: str, index: int, n: int) -> MissingSample:
-    """The error for an index of a data set that has only `n` samples.
+    """Return the error for an index of a data set that has only `n` samples.
 
     >>> missing("list", 7, 3)
     MissingSample('sample 7 of list was asked for, and there are 3: a data set may grow or shrink \
@@ -207,7 +207,7 @@ between epochs, but not within one, and a sampler has to count the data set that
 
 
 def check_number(call: str, value: object, least: int = 0) -> int:
-    """Returns `value` as an int, or raises an error that shows the `call` if it is not one.
+    """Return `value` as an int, or raise an error that shows the `call` if it is not one.
 
     >>> check_number("firstn(reader, n)", 3)
     3
@@ -215,7 +215,7 @@ def check_number(call: str, value: object, least: int = 0) -> int:
     Traceback (most recent call last):
     TypeError: firstn(reader, n) needs a whole number of at least 0 (an int), not 2.5.
     """
-    if type(value) is int and value >= least:  # as most are: the rest asks a protocol
+    if type(value) is int and value >= least:  # the usual case: anything else uses a protocol
         return value
     needed = f"{call} needs a whole number of at least {least} (an int), not {value!r}."
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, SupportsIndex):
@@ -230,7 +230,7 @@ def check_number(call: str, value: object, least: int = 0) -> int:
 
 
 def warn_of_many(number: int, kind: str, each: int) -> None:
-    """Warns of more threads or processes than it can use: more than `each` for each core."""
+    """Warn of more threads or processes than it can use: more than `each` per core."""
     cores = usable_cores()
     most = each * max(cores, 8)
     if number > most:
@@ -242,7 +242,7 @@ def warn_of_many(number: int, kind: str, each: int) -> None:
 
 
 def check_sides(call: str, size: Any) -> tuple[int, int]:
-    """Returns a height and a width in pixels, where one number is both.
+    """Return a height and a width in pixels; a single number is both.
 
     >>> check_sides("decode(data, size)", 224)
     (224, 224)
@@ -258,7 +258,7 @@ def check_sides(call: str, size: Any) -> tuple[int, int]:
 
 
 def check_flag(call: str, value: object) -> bool:
-    """Returns `value` as a bool, or raises TypeError if it is not one.
+    """Return `value` as a bool, or raise TypeError if it is not one.
 
     >>> check_flag("shuffle", [1, 2])
     Traceback (most recent call last):
@@ -270,7 +270,7 @@ def check_flag(call: str, value: object) -> bool:
 
 
 def check_seconds(call: str, value: Any) -> float:
-    """Returns `value` as seconds; 0, which infinity becomes too, means no limit.
+    """Return `value` as seconds; 0, which infinity becomes too, means no limit.
 
     >>> check_seconds("timeout", 2.5), check_seconds("timeout", float("inf"))
     (2.5, 0)
@@ -280,12 +280,12 @@ def check_seconds(call: str, value: Any) -> float:
     """
     if not isinstance(value, Real) or isinstance(value, bool) or not float(value) >= 0:
         raise ValueError(f"{call} needs seconds, 0 or more (0 for no limit), not {value!r}.")
-    seconds: float = value  # type: ignore[assignment]  # of any kind of number
+    seconds: float = value  # type: ignore[assignment]  # any kind of number
     return 0 if seconds > TIMEOUT_MAX else seconds
 
 
 def check_function(call: str, value: object, of: str = "one sample") -> None:
-    """Raises TypeError if `value` cannot be called.
+    """Raise TypeError if `value` cannot be called.
 
     >>> check_function("filter(fn, reader)", 3)
     Traceback (most recent call last):
@@ -309,21 +309,21 @@ _ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 def is_async(value: object) -> bool:
-    """Whether a call gives a coroutine, or an async generator, in place of a value.
+    """Return whether a call returns a coroutine, or an async generator, instead of a value.
 
     >>> async def fetched(sample): ...
     >>> is_async(fetched), is_async(len)
     (True, False)
     """
-    own = getattr(type(value), "__call__", None)  # noqa: B004  # that of an object with one
+    own = getattr(type(value), "__call__", None)  # noqa: B004  # the one of a callable object
     asked = own if isinstance(own, FunctionType) else value
     if isinstance(asked, FunctionType) and not (asked.__code__.co_flags & _ASYNC or vars(asked)):
-        return False  # as most are, in one call: every op asks
+        return False  # the usual case, in one call: every op asks
     return inspect.iscoroutinefunction(asked) or inspect.isasyncgenfunction(asked)
 
 
 def check_reader(call: str, value: object) -> None:
-    """Raises TypeError if `value` is not a reader: a function without arguments.
+    """Raise TypeError if `value` is not a reader: a function without arguments.
 
     >>> check_reader("batch(reader, batch_size)", [1, 2])
     Traceback (most recent call last):
@@ -353,13 +353,13 @@ not an ndarray. Type arrays(x), or arrays(x=x) for samples that are dicts.
 
 
 def _needed_by(function: FunctionType) -> str:
-    """The positional arguments without a default; far quicker than its signature."""
+    """Return the positional arguments without a default; much faster than via its signature."""
     code, defaults = function.__code__, function.__defaults__ or ()
     return ", ".join(code.co_varnames[: code.co_argcount - len(defaults)])
 
 
 def _reader_of(value: object) -> str:
-    """What to type to make a reader of a value that is none."""
+    """Return what to type to make a reader from a value that is none."""
     whose = type(value).__module__.partition(".")[0]
     if whose == "datasets":
         return "Type huggingface(dataset)."

@@ -1,4 +1,4 @@
-"""Packages that not every user has, imported where they are first needed."""
+"""Packages that not every user has, imported when first needed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def extra(module: str, name: str, says: str) -> Any:
-    """A module of an extra of jreader.
+    """Import a module that an extra of jreader installs.
 
     >>> extra("no_such_module", "far", "this needs fsspec")
     Traceback (most recent call last):
@@ -17,10 +17,10 @@ def extra(module: str, name: str, says: str) -> Any:
     Args:
         module: Its name.
         name: The name of the extra.
-        says: What the error says besides, as in "this needs fsspec".
+        says: The text of the error before the command, such as "this needs fsspec".
 
     Raises:
-        ModuleNotFoundError: It is not installed; a note has what to type.
+        ModuleNotFoundError: It is not installed; a note says what to type.
     """
     try:
         return import_module(module)

@@ -1,4 +1,4 @@
-"""What users of Paddle, PyTorch, Grain and tf.data type, and what to type here instead."""
+"""Words that users of Paddle, PyTorch, Grain and tf.data type, and what to type here instead."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _METHOD_OF = {"buffered": "prefetch", "map_samples": "map"}
 
 @cache
 def known_words() -> dict[str, dict[str, Any]]:
-    """The words of other libraries, and what to type instead (`hints.toml`); read at a mistake.
+    """Return other libraries' words, and what to type instead (`hints.toml`); read at a mistake.
 
     >>> known_words()["methods"]["take"], known_words()["keywords"]["skip"]["count"]
     ('.firstn(n)', 'n=count')
@@ -24,7 +24,7 @@ def known_words() -> dict[str, dict[str, Any]]:
 
 
 def missing_attribute(kind: type, name: str, words: str = "methods") -> str:
-    """What an error says of an attribute that a class does not have.
+    """Return the error message for an attribute that a class lacks.
 
     >>> from jreader import DataLoader, Pipeline
     >>> missing_attribute(Pipeline, "take")
@@ -43,14 +43,14 @@ def missing_attribute(kind: type, name: str, words: str = "methods") -> str:
 
 
 def check_keywords(call: str, fn: Callable[..., Any], given: Collection[str]) -> None:
-    """Raises TypeError if a function does not take a keyword, and says what to type instead.
+    """Raise TypeError if a function does not take a keyword; the error says what to type instead.
 
     >>> check_keywords("Pipeline.shuffle", lambda buf_size, seed: None, ["buffer_size"])
     Traceback (most recent call last):
     TypeError: Pipeline.shuffle(...) takes no buffer_size=: type buf_size=n.
 
     Args:
-        call: What the function is called, as its user types it.
+        call: The call, as users type it.
         fn: The function.
         given: The keywords of a call.
     """
@@ -75,9 +75,9 @@ def _to_type(instead: str) -> str:
     return instead if instead.startswith("leave") else f"type {instead}"
 
 
-@lru_cache(256)  # each op that is made asks
+@lru_cache(256)  # every new op asks
 def _keywords_of(fn: Callable[..., Any]) -> list[str] | None:
-    """What may be given by name; None where anything may."""
+    """Return the names of keyword arguments; None if any name is accepted."""
     parameters = inspect.signature(fn).parameters.values()
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
         return None

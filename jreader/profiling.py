@@ -1,12 +1,12 @@
-"""Annotations of a profiler: what threads of the host do, beside what the devices do.
+"""Annotations for a profiler: the work of host threads, next to that of the devices.
 
-`jax.profiler` records a span of time that a thread marks by an annotation. Making one costs 0.6 us
-also where nothing is recorded, and asking whether something is costs 0.07 us, of a quick feed's 60.
-So a loop asks once a step, and all stages look at its answer, which costs next to nothing. A
-trace has what follows the first step that begins in it. A profiler that is started from elsewhere
-(by TensorBoard, say) is seen just as one of `jax.profiler.trace`.
+`jax.profiler` records a span of time that a thread marks with an annotation. Making one costs 0.6
+us even if nothing is recorded, and checking whether something is costs 0.07 us, of a quick feed's
+60. So a loop checks once per step, and all stages look at its answer, which costs next to nothing.
+A trace has what follows the first step that begins in it. A profiler that is started elsewhere
+(such as by TensorBoard) works like one of `jax.profiler.trace`.
 
-What samples pass through does not import jax, so the loaders say how to annotate.
+Modules that samples pass through do not import jax, so the loaders say how to annotate.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 
 class Profiler:
-    """What is known of the profiler of this process.
+    """The state of this process's profiler.
 
     Attributes:
         active: Whether it recorded when a loop last came for a feed.
-        annotation: Makes the annotation of a name, a context manager for one thread.
+        annotation: Makes an annotation from a name: a context manager for one thread.
     """
 
     __slots__ = ("active", "annotation")
@@ -34,17 +34,17 @@ class Profiler:
         self.annotation: Callable[[str], AbstractContextManager[Any]] = nullcontext
 
     def during(self, name: str) -> AbstractContextManager[Any]:
-        """An annotation of a block, or nothing where none is recorded."""
+        """Return an annotation of a block, or nothing if none is recorded."""
         return self.annotation(f"jreader {name}") if self.active else _NOTHING
 
     def begin(self, name: str) -> AbstractContextManager[Any]:
-        """An annotation that begins here."""
+        """Return an annotation that begins here."""
         span = self.annotation(f"jreader {name}")
         span.__enter__()
         return span
 
     def end(self, span: AbstractContextManager[Any]) -> None:
-        """Ends an annotation, on the thread that began it."""
+        """End an annotation, on the thread that began it."""
         span.__exit__(None, None, None)
 
 
@@ -53,7 +53,7 @@ profiler = Profiler()
 
 
 def annotated(name: str, fn: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What a function returns, under an annotation.
+    """Call a function under an annotation, and return its result.
 
     >>> annotated("map abs", abs, -3)
     3

@@ -1,8 +1,8 @@
-"""`Bar`: how far something is that takes long, shown in a terminal or a notebook.
+"""`Bar`: the progress of a long operation, shown in a terminal or a notebook.
 
-All bars of jreader are made here. A bar is shown only after a second, in a terminal or a notebook,
-and by no worker process; elsewhere it writes nothing, so that logs stay as they are. tqdm is
-imported where the first one is shown: a bar has a thread, and a lock that processes share.
+jreader makes all its bars here. A bar is shown only after a second, in a terminal or a notebook,
+and by no worker process; elsewhere it writes nothing, so that logs stay clean. tqdm is imported
+when the first bar is shown: a bar has a thread, and a lock that processes share.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any, Final
 from weakref import WeakSet
 
 VARIABLE: Final = "JREADER_PROGRESS"
-"""The environment variable that turns all bars off, if it is 0, no, off or false."""
+"""The environment variable that turns off all bars, if it is 0, no, off or false."""
 
-_DELAY = 1.0  # seconds for which nothing is shown
+_DELAY = 1.0  # seconds before anything is shown
 _OFF = frozenset({"0", "no", "off", "false"})
 
 
@@ -38,16 +38,16 @@ class Bar(AbstractContextManager["Bar"]):
     False
 
     Args:
-        text: What is done.
-        total: How many of `unit` there are, if that is known.
-        unit: What is counted; "B" for bytes.
+        text: A description of the operation.
+        total: The number of `unit`, if known.
+        unit: The unit to count; "B" for bytes.
         show: Whether to show anything at all.
         stay: Whether the bar stays in the terminal when it has ended.
-        delay: Seconds for which nothing is shown; None for one.
-        file: Where it is shown, if that is a terminal; None for the standard error.
+        delay: Seconds before anything is shown; None for one.
+        file: Where to show it, if that is a terminal; None for the standard error.
 
     Attributes:
-        off: Whether it is never shown, so that nothing has to be counted.
+        off: Whether it is never shown, so that counting is unnecessary.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Bar(AbstractContextManager["Bar"]):
         self.close()
 
     def add(self, many: int = 1) -> None:
-        """Moves the bar by so many; the first time that this is late enough shows it."""
+        """Move the bar by so many; the first call after the delay shows it."""
         if self.off:
             return
         with self._turn:
@@ -87,7 +87,7 @@ class Bar(AbstractContextManager["Bar"]):
                 self._shown.set_postfix_str(self._suffix)
 
     def say(self, text: str) -> None:
-        """What stands behind the bar when it is drawn next."""
+        """Set the text behind the bar for its next update."""
         if self.off:
             return
         with self._turn:
@@ -96,7 +96,7 @@ class Bar(AbstractContextManager["Bar"]):
                 self._shown.set_postfix_str(text, refresh=False)
 
     def close(self) -> None:
-        """Ends the bar, which moves no more; a second time does nothing."""
+        """End the bar; a second call does nothing."""
         if self.off:
             return
         with self._turn:
@@ -106,10 +106,10 @@ class Bar(AbstractContextManager["Bar"]):
 
 
 def is_seen(file: Any = None) -> bool:
-    """Whether bars are shown here: in a terminal or a notebook, unless they are turned off.
+    """Return whether bars are shown here: in a terminal or a notebook, unless turned off.
 
     Args:
-        file: Where they would be shown; None for the standard error.
+        file: Where to show them; None for the standard error.
     """
     if os.environ.get(VARIABLE, "").strip().lower() in _OFF:
         return False
@@ -124,7 +124,7 @@ def is_seen(file: Any = None) -> bool:
 
 def _in_notebook() -> bool:
     python = sys.modules.get("IPython")
-    shell = python.get_ipython() if hasattr(python, "get_ipython") else None  # type: ignore[union-attr]  # asked
+    shell = python.get_ipython() if hasattr(python, "get_ipython") else None  # type: ignore[union-attr]  # just checked
     return type(shell).__name__ == "ZMQInteractiveShell"
 
 
@@ -142,7 +142,7 @@ _LIVE: WeakSet[Bar] = WeakSet()
 
 
 def _forget_bars() -> None:
-    """In a forked process: the bars are those of the other one, and so are their locks."""
+    """Reset the bars in a fork: they belong to the parent, and so do their locks."""
     for bar in _LIVE:
         bar.off = True
     _LIVE.clear()

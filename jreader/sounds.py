@@ -1,8 +1,8 @@
-"""Sounds: decoded on the host, and made log-mel spectrograms on the devices.
+"""Sounds: decoded on the host, and turned into log-mel spectrograms on the devices.
 
-`jreader.audio` reads files of sounds; `waveform` is for their bytes, which come out of tar archives
-and Parquet files. It needs the extra `audio` (soundfile and soxr). `log_mel` is part of a jitted
-stage. Importing this module imports neither soundfile nor jax, so that worker processes start fast.
+`jreader.audio` reads sound files; `waveform` is for their bytes, as from tar archives and Parquet
+files. It needs the extra `audio` (soundfile and soxr). `log_mel` is part of a jitted stage.
+Importing this module imports neither soundfile nor jax, so that worker processes start fast.
 
     >>> import numpy as np
     >>> from jreader import Pipeline, arrays, sounds
@@ -35,9 +35,9 @@ _BREAK, _KHZ = 15.0, 1000.0  # mels, and Hz, where the scale changes
 
 
 def waveform(data: Any, rate: int | None, *, mono: bool = True) -> Array:
-    """The sound in the bytes of a file, as float32[frames] from -1 to 1.
+    """Return the sound in the bytes of a file, as float32[frames] from -1 to 1.
 
-    It is decoded as a whole: clips that are found by number need plain files (`jreader.audio`).
+    It is decoded as a whole: to find clips by number, use plain files (`jreader.audio`).
 
     >>> import io, soundfile
     >>> file = io.BytesIO()
@@ -47,15 +47,15 @@ def waveform(data: Any, rate: int | None, *, mono: bool = True) -> Array:
 
     Args:
         data: The bytes of a WAV, FLAC, MP3 or Ogg file.
-        rate: Frames a second: a sound of another rate is resampled (soxr, "HQ"); None for its own.
-        mono: Whether it is the mean of its channels; else it is float32[frames, channels].
+        rate: Frames per second; another rate is resampled (soxr, "HQ"). None for the sound's own.
+        mono: Whether to average the channels; otherwise the result is float32[frames, channels].
 
     Raises:
         ModuleNotFoundError: `python -m pip install 'jreader[audio]'` is needed.
         TypeError: `data` is not bytes.
         ValueError: `rate` is less than 1.
-        DamagedData: The bytes are cut off, or no sound; or the sound would have more than a hundred
-            times as many bytes, and 256 MB.
+        DamagedData: The bytes are cut off, or are not sound; or the sound would be more than a
+            hundred times as large, and more than 256 MB.
     """
     if not isinstance(data, (bytes, bytearray, memoryview, np.ndarray)):
         raise TypeError(
@@ -82,25 +82,25 @@ def waveform(data: Any, rate: int | None, *, mono: bool = True) -> Array:
 def log_mel(
     audio: Any, rate: int, *, n_fft: int = 2048, hop_length: int = 512, n_mels: int = 128
 ) -> Any:
-    """The power of sounds in mel bands over time, in decibels: float32[..., times, n_mels].
+    """Return the power of sounds in mel bands over time, in decibels: float32[..., times, n_mels].
 
-    It is what librosa has as `power_to_db(melspectrogram(...), top_db=None)`, transposed: periodic
-    Hann windows around every `hop_length`-th frame, zeros beyond the ends, and bands from 0 to half
-    of `rate`, of Slaney's scale and area normalization (Slaney, "Auditory Toolbox", 1998). There
-    are 1 + frames // hop_length times.
+    It equals librosa's `power_to_db(melspectrogram(...), top_db=None)`, transposed: periodic Hann
+    windows around every `hop_length`-th frame, zeros beyond the ends, and bands from 0 to half of
+    `rate`, with Slaney's scale and area normalization (Slaney, "Auditory Toolbox", 1998). There are
+    1 + frames // hop_length times.
 
     >>> log_mel(np.zeros((2, 16_000), np.float32), 16_000, n_mels=80).shape
     (2, 32, 80)
 
     Args:
         audio: [..., frames], of floats.
-        rate: Frames a second.
-        n_fft: How many frames a window has.
-        hop_length: How many frames lie between two windows.
-        n_mels: How many bands there are.
+        rate: Frames per second.
+        n_fft: Frames per window.
+        hop_length: Frames between the begins of two windows.
+        n_mels: The number of bands.
 
     Raises:
-        TypeError: A number is not whole.
+        TypeError: A number is not an int.
         ValueError: A number is less than 1.
     """
     numbers = {"rate": rate, "n_fft": n_fft, "hop_length": hop_length, "n_mels": n_mels}
@@ -120,7 +120,7 @@ def log_mel(
 
 @lru_cache(8)
 def _mel_bands(rate: int, n_fft: int, n_mels: int) -> Array:
-    """How much of the power of each frequency goes into each band: float32[frequencies, n_mels]."""
+    """Return the share of each frequency's power in each band: float32[frequencies, n_mels]."""
     high = rate / 2
     most = high / _LINEAR if high < _KHZ else _BREAK + np.log(high / _KHZ) / _LOG
     mels = np.linspace(0, most, n_mels + 2)

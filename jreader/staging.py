@@ -1,14 +1,15 @@
 """Host memory for batches, used again and again.
 
-A batch of images in fresh pages costs twice a batch in warm ones, and memory that begins at a
-multiple of 64 bytes is taken by the CPU backend of jax as it is, without a copy. So batches are
-gathered into aligned memory that is *leased*: the base object of the array gives the memory back
-when the last reference to it dies, on whatever thread, be it a view, a feed, or a device array that
-lies over it. Nothing else shows when memory is free: `block_until_ready` of what was made of a
-batch does not (294 of 400 batches were wrong).
+A batch of images in fresh pages costs twice a batch in warm ones. Memory that begins at a multiple
+of 64 bytes is used by the CPU backend of jax without a copy. So batches are gathered into aligned
+memory that is *leased*: the base object of the array returns the memory when the last reference to
+it dies, on any thread, be it a view, a feed, or a device array over it. Nothing else shows when
+memory is
+free: `block_until_ready` of a result does not (294 of 400 batches were wrong).
 
-What is free is bounded twice: by what was in use at once, 32 arrays of one size at most, and in
-time: it is kept by the passes that gather that size, and by the batches that are left of them.
+Free memory is bounded twice: by number, at most 32 arrays of one size that were in use at once; and
+in
+time: the passes that gather that size, and their remaining batches, keep it.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ _MAX_FREE = 32  # free buffers kept per size; a loop that does not wait for its 
 
 
 class Memory(NamedTuple):
-    """Bytes, and where they begin; `owner` keeps them there."""
+    """Bytes, and where they begin; `owner` keeps them alive."""
 
     owner: Any
     address: int
 
 
 class _Lease:
-    """The base of a leased array: gives the memory back when nothing lies over it any longer."""
+    """The base of a leased array: returns the memory when nothing uses it any longer."""
 
     __slots__ = ("__array_interface__", "give_back", "memory")
     __array_interface__: dict[str, Any]
@@ -53,7 +54,7 @@ def leased(
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
 ) -> Array:
-    """An array over lent memory, which is given back when the last reference to the array dies.
+    """Return an array over lent memory, which is returned when the array's last reference dies.
 
     >>> room, back = np.zeros(4, np.uint8), []
     >>> memory = Memory(room, room.ctypes.data)
@@ -65,12 +66,12 @@ def leased(
 
     Args:
         memory: At least as many bytes as the array has.
-        give_back: Called with the memory, on whatever thread, maybe in the middle of something: it
-            may take no lock. `deque.append` does not.
-        shape: That of the array.
+        give_back: Called with the memory, on any thread, perhaps in the middle of something: it may
+            take no lock. `deque.append` takes none.
+        shape: The shape of the array.
         dtype: A dtype of NumPy's own; others are viewed as bytes first.
     """
-    lease = _Lease()  # without an __init__, which would be one more call for each batch
+    lease = _Lease()  # without an __init__, which would be one more call per batch
     lease.memory, lease.give_back = memory, give_back
     lease.__array_interface__ = {
         "version": 3,
@@ -86,7 +87,7 @@ _POOLS: WeakValueDictionary[int, deque[Memory]] = WeakValueDictionary()
 
 
 class Staging:
-    """Makes aligned arrays of one dtype and up to so many rows, each in memory of its own.
+    """Makes aligned arrays of one dtype and up to so many rows, each in its own memory.
 
     >>> staged = Staging(1000, (28, 28), np.dtype(np.uint8))
     >>> first, second = staged(1000), staged(10)
@@ -98,15 +99,15 @@ class Staging:
     True
 
     Args:
-        rows: The most rows that will be asked for.
-        shape: That of a row.
-        dtype: That of the arrays.
+        rows: The most rows of any array.
+        shape: The shape of a row.
+        dtype: The dtype of the arrays.
     """
 
     __slots__ = ("_dtype", "_pool", "_shape", "_size")
 
     def __init__(self, rows: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        """Finds the pool of that size, or begins one."""
+        """Find the pool of that size, or begin one."""
         self._shape, self._dtype = shape, dtype
         self._size = rows * prod(shape) * dtype.itemsize
         self._pool: deque[Memory] | None = None
@@ -116,12 +117,12 @@ class Staging:
 
     @property
     def leases(self) -> bool:
-        """Whether the memory is used again: small arrays are new ones, which cost less."""
+        """True if the memory is reused: small arrays are new ones, which cost less."""
         return self._pool is not None
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the most rows; 0 if these are no memory that is used again."""
+        """The bytes of the most rows; 0 if the memory is not reused."""
         return self._size if self.leases else 0
 
     @property
@@ -130,7 +131,7 @@ class Staging:
         return self._shape
 
     def __call__(self, rows: int) -> Array:
-        """An array of that many rows; what is in it is left over from others."""
+        """Return an array of that many rows, with arbitrary contents."""
         shape, pool = (rows, *self._shape), self._pool
         if pool is None:
             return np.empty(shape, self._dtype)
@@ -144,7 +145,7 @@ class Staging:
 
 
 def lease(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """One array of staged memory, for callers that need no other like it.
+    """Return one array of staged memory, for callers that need no other like it.
 
     >>> lease((512, 784), np.dtype(np.float32)).ctypes.data % 64
     0
