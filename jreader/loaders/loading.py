@@ -36,9 +36,10 @@ from jreader.loaders.device_programs.stages import Layout
 from jreader.loaders.remainders import Remainder
 from jreader.loaders.source import Options, Source
 from jreader.loaders.steering import reweighed, steered, with_past_weights
-from jreader.readers import Cursor, Plan, Reader, described, fingerprint, first_column, length
+from jreader.readers import Cursor, Node, Plan, Reader, described, fingerprint, first_column, length
 from jreader.readers.fingerprints import with_history
 from jreader.readers.growing import any_stores
+from jreader.readers.nodes import field_value
 from jreader.readers.planes import indexed
 from jreader.readers.seeds import seeded
 from jreader.transforms import exactly
@@ -421,7 +422,8 @@ class Loading:
     def _feeds_in_plan(self) -> Iterator[str]:
         """Yield the lines of the plan that say how feeds are made."""
         options = self.options
-        mapper = getattr(self.source.batches, "mapper", None)
+        batches = self.source.batches
+        mapper = field_value(batches, "mapper") if isinstance(batches, Node) else None
         fields = options.feed_list or getattr(mapper, "feed_list", None)
         if fields is not None:
             yield f"fields {Feeds(fields).places}"

@@ -7,7 +7,7 @@ from itertools import count
 import numpy as np
 import pytest
 
-from jreader import Pipeline, arrays, at_epoch
+from jreader import Pipeline, arrays, at_epoch, hints
 from tests.benchmarks.one_feed import counting
 
 ROWS = {"x": np.zeros((256, 8), np.float32), "y": np.arange(256)}
@@ -53,3 +53,9 @@ def test_to_begin_takes_few_calls_of_functions_of_jreader(begin, most):
             if taken[-1] <= most:
                 break
     assert min(taken) <= most
+
+
+def test_to_begin_reads_no_hints_for_mistakes():
+    hints.known_words.cache_clear()
+    a_plan_and_its_first_feed()
+    assert hints.known_words.cache_info().currsize == 0

@@ -87,8 +87,9 @@ class KeptRows(Column):
 
     def _decode(self, rows: Array) -> None:
         """Decodes the blocks of these rows that were not, in the order of their first use."""
-        column = self.column
-        for block in column.blocks_of(rows[self._first_of_missing(rows)]).tolist():
+        column, which = self.column, self.column.blocks_of(rows)
+        missing = which[self._missing[which]].tolist()
+        for block in dict.fromkeys(missing):
             tree, low = column.decoded(block).tree, int(column.block_starts[block])
             if not alike([self._tree, tree]):
                 raise DamagedData(

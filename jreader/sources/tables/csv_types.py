@@ -70,8 +70,12 @@ def kind_of_values(column: Any, as_text: Callable[[], Any]) -> str:
     kind, compute = str(column.type), pyarrow().compute
     if kind not in ("int64", "double"):
         return kind
-    ends = compute.min_max(column).as_py()
-    low, high = ends["min"] or 0, ends["max"] or 0
+    if column.null_count or not len(column):
+        ends = compute.min_max(column).as_py()
+        low, high = ends["min"] or 0, ends["max"] or 0
+    else:  # a fifth of the time
+        values = column.to_numpy()
+        low, high = np.fmin.reduce(values), np.fmax.reduce(values)
     if kind == "int64":
         return kind if low < 0 else "positive"
     return kind if max(-low, high) < _BEYOND else _kind_of_large_numbers(as_text())
