@@ -23,8 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit code: 0; 1 if `check` found something, or a command failed, which is reported on
-        one
-        line; 130 after Ctrl-C. Wrong arguments exit with 2 at once.
+        one line; 130 after Ctrl-C. Wrong arguments exit with 2 at once.
     """
     parser = argparse.ArgumentParser(prog="jreader", description="Feed JAX from readers.")
     parser.add_argument("--version", action="version", version=f"jreader {__version__}")

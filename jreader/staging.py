@@ -4,8 +4,7 @@ A batch of images in fresh pages costs twice a batch in warm ones. Memory that b
 of 64 bytes is used by the CPU backend of jax without a copy. So batches are gathered into aligned
 memory that is *leased*: the base object of the array returns the memory when the last reference to
 it dies, on any thread, be it a view, a feed, or a device array over it. Nothing else shows when
-memory is
-free: `block_until_ready` of a result does not (294 of 400 batches were wrong).
+memory is free: `block_until_ready` of a result does not (294 of 400 batches were wrong).
 
 Free memory is bounded twice: by number, at most 32 arrays of one size that were in use at once; and
 in

@@ -110,9 +110,9 @@ class FeedIterator(Iterator[Feed], AbstractContextManager["FeedIterator[Feed]"])
     def set_state(self, state: State | str | bytes | Mapping[str, object]) -> None:
         """Go to a state of feeds of the same plan, in any epoch; no feed is lost.
 
-        Prefetched feeds are dropped, and made again in their turn. If these are the feeds of
-        `for feed in loader`, its next epoch is the one after that of the state.
-        With several processes, call it on all after the same step.
+        Prefetched feeds are dropped, and made again in their turn. If these are the feeds of `for
+        feed in loader`, its next epoch is the one after that of the state. With several processes,
+        call it on all after the same step.
 
         Args:
             state: What `get_state` returned, also as bytes; or a cursor.

@@ -18,15 +18,13 @@ All of it is arithmetic on uint32 words, the two of the key and the indices, wit
 under NumPy and jax.numpy, eager or traced. From n = 2**31 to 2**48 the host computes with uint64.
 
 Guarantee: under one `STREAM_VERSION` an order never changes, on any machine, in any release.
-    Cursors
-carry the version; `tests/orders/test_pinned.py` pins exact orders.
+Cursors carry the version; `tests/orders/test_pinned.py` pins exact orders.
 
 Keys: `key(seed, epoch, place, window)`. The place of a seeded op is the number of seeded ops
-    *below*
-it, towards the source, itself included. Ops above it do not count, so adding an
-op on top of a plan does not change the order below. Two branches with the same seed get the same
-order, which is what `compose(shuffle(images, seed=7), shuffle(labels, seed=7))` needs.
-`permutation` adds the length n to the key: orders of n and n + 1 samples have nothing in common.
+*below* it, towards the source, itself included. Ops above it do not count, so adding an op on top
+of a plan does not change the order below. Two branches with the same seed get the same order, which
+is what `compose(shuffle(images, seed=7), shuffle(labels, seed=7))` needs. `permutation` adds the
+length n to the key: orders of n and n + 1 samples have nothing in common.
 
 Measured on two noisy cores, in ns per index with blocks of 8,192 to 32,768 indices: 13-26 from
 n = 1,000 to 2**31, 23-30 at 10**10, up to 40 below 1,000 (blocks of 512: 140-320; small windows:

@@ -6,10 +6,9 @@ be computed directly, from a table of one number per block (redrawn for each epo
 
 In lanes, the permuted blocks are laid end to end and cut into ranges of equal length, whatever the
 blocks: lane v owns one, groups are formed inside it, and the places v, v + lanes, ... of the order
-    are
-its samples. So a lane is read by itself, and two lanes share only the block at their border: with
-`lanes` lanes, at most `lanes` - 1 blocks are read twice. Lanes of whole blocks would share none,
-but differ in length, so their places would differ between epochs.
+are its samples. So a lane is read by itself, and two lanes share only the block at their border:
+with `lanes` lanes, at most `lanes` - 1 blocks are read twice. Lanes of whole blocks would share
+none, but differ in length, so their places would differ between epochs.
 
 This is the block shuffle of Levanter (https://github.com/stanford-crfm/levanter), which permutes
 inside each window of blocks. WebDataset's shards with a shuffle buffer give a similar mixing, but

@@ -8,13 +8,13 @@ so large that every source has a turn in every block. The floors are exact for w
 
 The order of a block. Sort its turns by source, and call the place of a turn in that row its rank.
 The rank of turn s is its bits in reverse order (van der Corput's sequence). So every aligned run of
-2**n turns takes ranks at equal distances, and each source has its share of the run to within
-one: a batch of 256 at 7 : 3 has 179 or 180 samples of the first source, where a shuffled order is
-off by 7 on average. Inside runs of 64, each bit is flipped or not by a bit of the run's key that
-belongs to the bits before it (Owen 1995, "Randomly permuted (t,m,s)-nets", in base 2): 63 coins, so
-2**63 orders, each as even. A random permutation of a whole block would need a table of it for every
-turn that is looked up; here the turns of a source before turn s are counted in closed form, run by
-run of the binary digits of s.
+2**n turns takes ranks at equal distances, and each source has its share of the run to within one: a
+batch of 256 at 7 : 3 has 179 or 180 samples of the first source, where a shuffled order is off by 7
+on average. Inside runs of 64, each bit is flipped or not by a bit of the run's key that belongs to
+the bits before it (Owen 1995, "Randomly permuted (t,m,s)-nets", in base 2): 63 coins, so 2**63
+orders, each as even. A random permutation of a whole block would need a table of it for every turn
+that is looked up; here the turns of a source before turn s are counted in closed form, run by run
+of the binary digits of s.
 
 Counts at the ends of runs do not depend on keys. So if the run in which a mixture ends has the same
 order in every epoch, all epochs have one length, which is known before a seed is drawn. Such a run
@@ -57,8 +57,7 @@ class Turns:
     ([0, 0, 1, 0, 0, 1, 0, 0], [0, 1, 0, 2, 3, 1, 4, 5])
 
     Args:
-        weights: Ints of at least 1; the least at least 2**-30 of their sum, which is at most
-            2**46.
+        weights: Ints of at least 1; the least at least 2**-30 of their sum, which is at most 2**46.
 
     Attributes:
         weights: As given.

@@ -520,10 +520,9 @@ class Pipeline(_Base[T]):
             capacity: Feeds to prefetch to the devices; 0 for none.
             sharding: A Sharding, a Mesh (its only axis, or the one called "data" or "batch"), a
                 PartitionSpec over the mesh of `jax.set_mesh`, a Device, or a tree of them for the
-                fields. None for the default device; "host" for NumPy feeds, or in a tree for
-                fields that stay NumPy arrays, such as texts. Wrap one in
-                    `jreader.devices.ContextParallel` to split sequences so that causal attention
-                    gives all devices equal work.
+                fields. None for the default device; "host" for NumPy feeds, or in a tree for fields
+                that stay NumPy arrays, such as texts. Wrap one in `jreader.devices.ContextParallel`
+                to split sequences so that causal attention gives all devices equal work.
             pmap: True (the local devices) or a list of D devices, for feeds of [D, n / D, ...].
             drop_last: Whether to drop a short last batch. False pads it with zeros, and every feed
                 carries a `mask`. None drops it, unless `.batch(n, drop_last=False)` made it.

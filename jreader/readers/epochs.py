@@ -72,8 +72,7 @@ class epochs(Node[T]):
     (True, False)
 
     Cost: it keeps no samples from one epoch to the next. Resuming jumps to the epoch, without
-        reading
-    those before it.
+    reading those before it.
 
     Args:
         reader: Any reader. Epoch `e` is `at_epoch(reader, e)`.

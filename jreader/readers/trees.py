@@ -248,8 +248,8 @@ class Columns(Sequence[T], Generic[T]):
         valid: The rows of this process that hold samples, if others are empty; None for the first
             ones.
         fresh: Whether any of its samples is from this epoch, and not from lanes that restarted.
-        numbers: For each leaf, the Python number type of its rows as samples; None for rows of
-            the arrays.
+        numbers: For each leaf, the Python number type of its rows as samples; None for rows of the
+            arrays.
         named: Whether its columns are already the named arrays of a feed.
 
     Raises:

@@ -1,11 +1,9 @@
 """`Counts`: the progress of all processes in a pass, counted by the store.
 
 A process reports its feeds by adding to a number in the store, which holds two digits for each of
-some
-feeds: how many processes have reported it, and how many of these lack samples for it. So whoever
-    adds
-sees whether all have it now, and then posts the progress of all. The others wait for that one
-value. So a feed costs each process the same, whatever their number.
+some feeds: how many processes have reported it, and how many of these lack samples for it. So
+whoever adds sees whether all have it now, and then posts the progress of all. The others wait for
+that one value. So a feed costs each process the same, whatever their number.
 """
 
 from __future__ import annotations
