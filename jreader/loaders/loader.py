@@ -558,7 +558,7 @@ class DataLoader(Generic[Feed]):
         return self._next_pass()
 
     def _next_pass(self) -> FeedIterator[Feed]:
-        """Begin the next epoch, or the rest of the one that a cursor is of."""
+        """Begin the next epoch, or the rest of a resumed one."""
         run = self._run
         resumed, run.resumed = run.resumed, None
         cursor = resumed or self._next_cursor()

@@ -232,7 +232,7 @@ class Pipeline(_Base[T]):
         return "".join([first._piped, *reversed(calls)])  # noqa: SLF001  # one of this class
 
     def __dir__(self) -> list[str]:
-        """Return what a user calls, without what the author of an op defines (`Node`)."""
+        """List what users call, without what authors of ops define (`Node`)."""
         defined = {name for name in (*dir(Node), *Node.__annotations__) if name[0] != "_"}
         return sorted(set(super().__dir__()) - defined)
 

@@ -1,4 +1,4 @@
-"""A plan as a table: a line for each op, with what is known of it before reading.
+"""A plan as a table: a line for each op, with the facts known before reading.
 
 Lines come in the order that samples pass through. A table has no colours, so it takes those of the
 page, light or dark; it stays legible where a page strips all styles, as GitHub does.

@@ -112,7 +112,7 @@ class LoaderCrew(ThreadCrew[S]):
     ) -> None:
         work = Work("loader", "", "", "threads", 2, deque(maxlen=0), counters.depths)
         super().__init__("loader", "", up, _LIMITS, work, finish, drawer)
-        self.where = ""  # so that errors of the source look as without prefetching
+        self.where = ""  # source errors look the same as without prefetching
         self.capacity, self.loader, self.pace = capacity, counters, pace
         self.placed = counters.placed
         self.seen = self.paid = 0  # items, and those for which prefetching paid
