@@ -10,29 +10,33 @@ OWNED = """
 from block_sources import Blocks
 from jreader import Pipeline
 
-data = Blocks(given["sizes"])
-plan = Pipeline(data.reader()).shuffle(seed=1, blocks=16, lanes=given["lanes"])
 mesh = jax.make_mesh((8,), ("data",))
-loader = plan.batch(64).load(sharding=mesh, last="pad")
 whole = jax.jit(lambda feed: feed, out_shardings=jax.sharding.NamedSharding(
     mesh, jax.sharding.PartitionSpec()))
-seen, cursors = [], []
-with loader.epoch(0, at=given.get("at")) as feeds:
-    for feed in feeds:
-        feed = whole(feed)
-        seen.append({name: np.asarray(column.addressable_data(0)).tolist()
-                     for name, column in feed.items()})
-        cursors.append(feeds.cursor)
-        if len(seen) == given.get("until"):
-            break
-say({"seen": seen, "cursor": cursors[-1], "decoded": data.decoded})
+
+def owned(until=None, at=None):
+    data = Blocks(given["sizes"])
+    plan = Pipeline(data.reader()).shuffle(seed=1, blocks=16, lanes=8)
+    seen, cursors = [], []
+    with plan.batch(64).load(sharding=mesh, last="pad").epoch(0, at=at) as feeds:
+        for feed in feeds:
+            feed = whole(feed)
+            seen.append({name: np.asarray(column.addressable_data(0)).tolist()
+                         for name, column in feed.items()})
+            cursors.append(feeds.cursor)
+            if len(seen) == until:
+                break
+    return {"seen": seen, "cursor": cursors[-1], "decoded": data.decoded}
+
+say([owned(**case) for case in given["cases"]])
 """
 SIZES = [40, 41, 0, 25, 39, 1, 47] * 40
 
 
-def on(count, lanes=8, **told):
-    given = {"sizes": SIZES, "lanes": lanes, **told}
-    return processes(OWNED, count, devices=8 // count, given=given)
+def on(count, *cases):
+    """What each process has of each case, one after another."""
+    told = {"sizes": SIZES, "cases": cases}
+    return list(zip(*processes(OWNED, count, devices=8 // count, given=told), strict=True))
 
 
 def alone():
@@ -42,23 +46,16 @@ def alone():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [2, 4])
-def test_processes_have_the_feeds_of_one_and_decode_each_block_once_together(count):
-    every, expected = on(count), alone()
+def test_processes_have_the_feeds_of_one_decode_each_block_once_and_go_on_on_other_processes():
+    expected = alone()
+    every, begun = on(4, {}, {"until": 31})
     assert all(each["seen"] == expected for each in every)
     blocks = set(Blocks(SIZES).filled)
     assert set().union(*(each["decoded"] for each in every)) == blocks
     assert sum(len(each["decoded"]) for each in every) <= 1.1 * len(blocks)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("hosts", [(4, 1, 2), (1, 8, 1)], ids=str)
-def test_a_run_goes_on_on_another_number_of_processes(hosts):
-    expected, done, told = alone(), 0, {}
-    for count, until in zip(hosts, (31, 30, None), strict=True):
-        every = on(count, until=until, **told)
-        made = every[0]["seen"]
-        assert all(each["seen"] == made for each in every)
-        assert made == expected[done : done + len(made)]
-        done, told = done + len(made), {"at": every[0]["cursor"]}
-    assert done == len(expected)
+    run = [begun]
+    for count, until in ((1, 30), (2, None)):  # fewer, and more
+        run += on(count, {"until": until, "at": run[-1][0]["cursor"]})
+    for part in run:
+        assert all(each["seen"] == part[0]["seen"] for each in part)
+    assert [feed for part in run for feed in part[0]["seen"]] == expected
