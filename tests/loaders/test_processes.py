@@ -76,48 +76,50 @@ say({"mine": mine, "refused": refused})
 TRAINING = """
 from jreader import Pipeline, source
 
-with np.load(given["digits"]) as kept:
-    images, labels = kept["images"], kept["labels"]
-class Read:
-    asked = 0
-    def __len__(self):
-        return len(labels)
-    def __getitem__(self, numbers):
-        Read.asked += len(numbers)
-        return {"id": numbers, "image": images[numbers], "label": labels[numbers]}
-
 mesh = jax.make_mesh((4,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
-pipeline = Pipeline(source(Read(), batched=True)).shuffle(seed=6).batch(given["batch_size"])
-loader = pipeline.load(sharding=mesh, drop_last=False)
-
 def pixels(images):
     return images.reshape(len(images), -1).astype("float32") / 255
 @jax.jit
-def step(weights, feed):
+def step(weights, feed, rate):
     def loss(weights):
         right = jax.nn.one_hot(feed["label"], 10)
         each = -(right * jax.nn.log_softmax(pixels(feed["image"]) @ weights)).sum(-1)
         return each.mean(where=feed["mask"])
     value, slope = jax.value_and_grad(loss)(weights)
-    return weights - given["rate"] * slope, value
+    return weights - rate * slope, value
 
-weights = loader.replicate(np.asarray(given["weights"] or np.zeros((784, 10)), "float32"))
-seen, losses = [], []
-feeds = loader.steps(given["until"], at=given["at"])
-for feed in feeds:
-    weights, value = step(weights, feed)
-    losses.append(float(value))
-    here = []
-    for shards in zip(*(feed[name].addressable_shards for name in ("id", "image", "mask"))):
-        numbers, pictures, mask = (np.asarray(shard.data) for shard in shards)
-        assert len({str(shard.index[0]) for shard in shards}) == 1
-        assert (pictures[mask] == images[numbers[mask]]).all()
-        here.append([shards[0].index[0].start or 0, numbers[mask].tolist()])
-    seen.append(here)
-trained = np.asarray(weights.addressable_data(0))
-say({"seen": seen, "losses": losses, "cursor": feeds.cursor, "asked": Read.asked,
-     "weights": trained.tolist(),
-     "right": float(((pixels(images) @ trained).argmax(1) == labels).mean())})
+def trained(digits, rate, batch_size, until, cursor=None, weights=None):
+    with np.load(digits) as kept:
+        images, labels = kept["images"], kept["labels"]
+    class Read:
+        asked = 0
+        def __len__(self):
+            return len(labels)
+        def __getitem__(self, numbers):
+            Read.asked += len(numbers)
+            return {"id": numbers, "image": images[numbers], "label": labels[numbers]}
+
+    pipeline = Pipeline(source(Read(), batched=True)).shuffle(seed=6).batch(batch_size)
+    loader = pipeline.load(sharding=mesh, drop_last=False)
+    weights = loader.replicate(np.asarray(weights or np.zeros((784, 10)), "float32"))
+    seen, losses = [], []
+    feeds = loader.steps(until, at=cursor)
+    for feed in feeds:
+        weights, value = step(weights, feed, rate)
+        losses.append(float(value))
+        here = []
+        for shards in zip(*(feed[name].addressable_shards for name in ("id", "image", "mask"))):
+            numbers, pictures, mask = (np.asarray(shard.data) for shard in shards)
+            assert len({str(shard.index[0]) for shard in shards}) == 1
+            assert (pictures[mask] == images[numbers[mask]]).all()
+            here.append([shards[0].index[0].start or 0, numbers[mask].tolist()])
+        seen.append(here)
+    trained = np.asarray(weights.addressable_data(0))
+    right = float(((pixels(images) @ trained).argmax(1) == labels).mean())
+    return {"seen": seen, "losses": losses, "cursor": feeds.cursor, "asked": Read.asked,
+            "weights": trained.tolist(), "right": right}
+
+say([trained(*run) for run in given])
 """
 
 
@@ -161,11 +163,9 @@ def test_a_stream_is_read_whole_and_cut_and_nobody_draws_alone():
     assert all("give its shuffles" in seen["refused"] for seen in both)
 
 
-def trained(count, until, of, after=None):
-    """One part of a run, on so many processes with four devices together."""
-    after = after or {"cursor": None, "weights": None}
-    told = {**of, "until": until, "at": after["cursor"], "weights": after["weights"]}
-    return processes(TRAINING, count, devices=4 // count, given=told)
+def trained(count, *runs):
+    """What each process has of each run, on so many processes with four devices together."""
+    return list(zip(*processes(TRAINING, count, devices=4 // count, given=runs), strict=True))
 
 
 def in_order(parts):
@@ -174,35 +174,52 @@ def in_order(parts):
     return [[number for _, numbers in step for number in numbers] for step in steps]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("digits", "mode", "rate", "total", "size", "parts"),
-    [
-        pytest.param(
-            *("mnist", "test", 0.5, 10_000, 512),  # 20 steps an epoch, the last one of 272 samples
-            [(4, 19), (2, 30), (1, 44)],  # before the short one; within; over another end
-            marks=pytest.mark.skipif(not MNIST.exists(), reason="the digits are not here"),
-        ),
-        (*("digits", "train", 0.2, 1438, 96), [(1, 7), (4, 15), (2, 34)]),  # more, and at an end
-    ],
-)
-def test_training_goes_on_on_fewer_and_on_more_processes(
-    digits, mode, rate, total, size, parts, monkeypatch, tmp_path
-):
+@pytest.fixture
+def digits(monkeypatch, tmp_path):
+    """Writes digits as a file of arrays, here: scikit-learn takes a second."""
     monkeypatch.setenv("JREADER_DATA", str(MNIST))
-    images, labels = getattr(datasets, digits).arrays(mode)  # here: scikit-learn takes a second
-    np.savez(tmp_path / "digits.npz", images=images, labels=labels)
-    of = {"digits": str(tmp_path / "digits.npz"), "rate": rate, "batch_size": size}
-    (alone,) = trained(1, parts[-1][1], of)
+
+    def written(name, mode):
+        images, labels = getattr(datasets, name).arrays(mode)
+        np.savez(tmp_path / f"{name}.npz", images=images, labels=labels)
+        return str(tmp_path / f"{name}.npz")
+
+    return written
+
+
+@pytest.mark.slow
+def test_training_goes_on_on_fewer_and_on_more_processes(digits):
+    """On one process, then four, then two."""
+    # more steps than an epoch has, and stops at its end and beyond
+    runs = [((digits("digits", "train"), 0.2, 96), 1438, (7, 15, 34))]
+    if MNIST.exists():  # 20 steps an epoch, the last one of 272 samples: before, within, beyond
+        runs.append(((digits("mnist", "test"), 0.5, 512), 10_000, (19, 30, 44)))
+    # the whole runs are made by one process, as are the first parts
+    whole = [(*of, stops[-1]) for of, _, stops in runs]
+    first = [(*of, stops[0]) for of, _, stops in runs]
+    found = trained(1, *whole, *first)
+    alone, parts = [one for (one,) in found[: len(runs)]], [found[len(runs) :]]
+    for turn, count in ((1, 4), (2, 2)):
+        after = [every[0] for every in parts[-1]]
+        rest = [
+            (*of, stops[turn], last["cursor"], last["weights"])
+            for (of, _, stops), last in zip(runs, after, strict=True)
+        ]
+        parts.append(trained(count, *rest))
+    for number, ((_, _, size), total, stops) in enumerate(runs):
+        check_training(alone[number], [part[number] for part in parts], total, size, stops)
+
+
+def check_training(alone, parts, total, size, stops):
+    """Asserts that the parts of a run, each as all its processes say, are the whole one."""
     seen, losses, last = [], [], None
-    for count, until in parts:
-        every = trained(count, until, of, last)
+    for every, until in zip(parts, stops, strict=True):
         last = every[0]
         assert all(part["cursor"] == last["cursor"] for part in every)
         assert all(part["losses"] == last["losses"] for part in every)
         assert all(part["weights"] == last["weights"] for part in every)
         # its own rows, and what was ahead: neither all nor half of what all read
-        assert max(part["asked"] for part in every) <= (until - len(seen) + 4) * size // count
+        assert max(each["asked"] for each in every) <= (until - len(seen) + 4) * size // len(every)
         seen += in_order([part["seen"] for part in every])
         losses += last["losses"]
     assert seen == in_order([alone["seen"]])
