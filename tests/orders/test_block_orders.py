@@ -84,9 +84,15 @@ def test_a_group_has_the_samples_of_so_many_blocks_and_no_others():
     assert sorted(rows.ravel().tolist()) == list(range(120))
 
 
-@pytest.mark.parametrize("together", few([1, 3, 99], [3]))
-@pytest.mark.parametrize("lanes", few([1, 4, 7], [4]))
-@pytest.mark.parametrize("sizes", few([[3, 0, 20, 7, 1, 300], [5], [4] * 40], [[4] * 40]))
+UNEVEN, ONE, EQUAL = [3, 0, 20, 7, 1, 300], [5], [4] * 40
+PAIRS = [  # any two of sizes, groups and lanes meet; each case is compiled
+    *[(UNEVEN, 1, 1), (UNEVEN, 3, 4), (UNEVEN, 99, 7)],
+    *[(ONE, 3, 7), (ONE, 99, 1), (ONE, 1, 4)],
+    *[(EQUAL, 99, 4), (EQUAL, 1, 7), (EQUAL, 3, 1)],
+]
+
+
+@pytest.mark.parametrize(("sizes", "together", "lanes"), few(PAIRS, [(UNEVEN, 3, 4)]))
 def test_a_trace_has_the_same_order_in_every_epoch(sizes, together, lanes):
     order, places = order_of(sizes, together, lanes), np.arange(sum(sizes))
 
