@@ -74,15 +74,16 @@ OVER = {
 }
 
 
-def costly(kind, over):
-    """Slow where every pass begins processes."""
-    return [pytest.mark.slow] * (over == "apart")
+def cases():
+    """Slow where every pass begins processes: there, of all kinds, those that nest or are false."""
+    for kind, over in product(KEPT, OVER):
+        if over != "apart":
+            yield kind, over
+        elif kind in ("dicts", "what is false"):
+            yield pytest.param(kind, over, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize(
-    ("kind", "over"),
-    [pytest.param(*each, marks=costly(*each)) for each in product(KEPT, OVER)],
-)
+@pytest.mark.parametrize(("kind", "over"), cases())
 def test_any_value_of_json_is_a_place(kind, over):
     feeds = loaded(OVER[over](Pages(kind))).epoch(0)
     for step, _ in enumerate(feeds):
