@@ -15,7 +15,7 @@ from together import processes
 
 from jreader import graceful_stop
 
-STOPS = int(os.environ.get("JREADER_STOPS", "60"))
+STOPS = int(os.environ.get("JREADER_STOPS", "40"))
 
 TRAINING = """
 import json, sys
@@ -108,7 +108,7 @@ def undisturbed():
     """The losses of runs that nothing interrupts, which workers do not change."""
     names = "KIND, STEPS = {!r}, {}"
     found = {}
-    for kind, steps in (("indexed", 12_000), ("threads", 3_000)):
+    for kind, steps in (("indexed", 8_000), ("threads", 2_000)):
         with program(names.format(kind, steps), TRAINING, COMMITTED) as running:
             assert running.says() == "0"
             found[kind] = json.loads(running.says())

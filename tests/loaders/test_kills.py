@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from programs import program
 
-KILLS = int(os.environ.get("JREADER_KILLS", "5"))
+KILLS = int(os.environ.get("JREADER_KILLS", "3"))
 STEPS = 60
 
 TRAINING = """

@@ -157,8 +157,7 @@ def test_of_four_processes_all_are_told_within_ten_seconds_that_one_was_killed(w
 
 @pytest.mark.slow
 class TestOfTwoProcesses:
-    @pytest.mark.parametrize("streamed", [False, True])
-    @pytest.mark.parametrize("who", [0, 1])
+    @pytest.mark.parametrize(("who", "streamed"), [(0, True), (1, False)])
     def test_of_which_one_raises_both_end_with_that_error(self, who, streamed):
         failed, other = said(PLAIN, who, streamed=streamed)
         assert (failed.code, other.code) == (1, 1)

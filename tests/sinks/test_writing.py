@@ -621,8 +621,8 @@ def script(folder, form, last=None):
 def test_a_program_that_is_killed_at_any_moment_leaves_what_there_was(tmp_path, form, before):
     folder = tmp_path / "x"
     old = contents(quietly(rows(), folder, form)) if before else {}
-    for turn in range(5):
-        lines = 5 + 60 * turn  # at another place each time
+    for turn in range(3):
+        lines = 5 + 120 * turn  # at another place each time
         with program(script(folder, form, last=10 * lines + 50)) as killed:
             for _ in range(lines):
                 killed.says()
