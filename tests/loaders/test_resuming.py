@@ -155,7 +155,7 @@ def test_a_cursor_is_small():
 
 def test_a_fresh_process_goes_on(python):
     script = """
-        import conftest, json, sys
+        import json, sys
         from loaders.test_resuming import LOADERS, told
         for name, cursor in json.loads(sys.argv[1]).items():
             print(json.dumps(list(map(told, LOADERS[name](None).epoch(0, at=cursor)))))
