@@ -83,7 +83,7 @@ def cases():
             yield pytest.param(kind, over, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize(("kind", "over"), cases())
+@pytest.mark.parametrize(("kind", "over"), [*cases()])
 def test_any_value_of_json_is_a_place(kind, over):
     feeds = loaded(OVER[over](Pages(kind))).epoch(0)
     for step, _ in enumerate(feeds):
