@@ -70,6 +70,8 @@ _LATER = dict(
     sorted((name, f"jreader.{room}") for room, names in _ROOMS.items() for name in names.split())
 )
 
+_WORDS_OF_OTHERS = ("load", "map", "repeat", "take", "zip")
+
 __all__ = list(_LATER)
 
 
@@ -78,7 +80,10 @@ def __getattr__(name: str) -> _Any:
     if name not in _LATER:
         if newer := _import_module("jreader.errors").newer_name("jreader", name):
             return __getattr__(newer)
-        raise AttributeError(f"module 'jreader' has no attribute {name!r}")
+        says = f"module 'jreader' has no attribute {name!r}"
+        if not name.isalpha() or not name.islower() or name in _WORDS_OF_OTHERS:  # and so no folder
+            says = _import_module("jreader.hints").missing_name(name) or says
+        raise AttributeError(says)
     module = _import_module(_LATER[name])
     value = module if name in ("datasets", "images", "sounds") else getattr(module, name)
     globals()[name] = value

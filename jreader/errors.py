@@ -284,8 +284,8 @@ def check_seconds(call: str, value: Any) -> float:
     return 0 if seconds > TIMEOUT_MAX else seconds
 
 
-def check_function(call: str, value: object, of: str = "one sample") -> None:
-    """Raise TypeError if `value` cannot be called.
+def check_function(call: str, value: object, of: str = "one sample", takes: int = 0) -> None:
+    """Raise TypeError if `value` cannot be called, or not with `takes` arguments (0 for any).
 
     >>> check_function("filter(fn, reader)", 3)
     Traceback (most recent call last):
@@ -296,6 +296,15 @@ def check_function(call: str, value: object, of: str = "one sample") -> None:
         raise TypeError(
             f"{call} needs a function of {of}, not the {kind} {value!r}"
             + (": type the function itself, fn, not fn(...)." if value is None else ".")
+        )
+    if hasattr(value, "made_at"):
+        raise TypeError(f"{call} needs a function of {of} first, then the reader, not {value!r}.")
+    if takes and isinstance(value, FunctionType) and len(lacking := _needed_by(value)) > takes:
+        name = of.rpartition(" ")[2]
+        raise TypeError(
+            f"{call} needs a function of {of}, and {value.__name__} takes {', '.join(lacking)}: "
+            f"type lambda {name}: fn(*{name}) for a {name} that is a tuple, fn(**{name}) for a "
+            "dict."
         )
     if is_async(value):
         raise TypeError(
@@ -336,39 +345,53 @@ not an ndarray. Type arrays(x), or arrays(x=x) for samples that are dicts.
     """
     kind = type(value).__name__
     if not callable(value):
+        seen = f"{'an' if kind[0] in 'aeionA' else 'a'} {kind}" if value is not None else "None"
         raise TypeError(
-            f"{call} needs a reader, that is, a function to call without arguments, not "
-            f"{'an' if kind[0] in 'aeion' else 'a'} {kind}. {_reader_of(value)}"
+            f"{call} needs a reader, that is, a function to call without arguments, not {seen}. "
+            f"{_reader_of(value)}"
         )
     if is_async(value):
         raise TypeError(
             f"{call} needs a reader that can be iterated, and {value!r} is async. Write a plain "
             "generator function, which may call asyncio.run(...) for each sample or for several."
         )
-    if isinstance(value, FunctionType) and (lacking := _needed_by(value)):
+    if isinstance(value, FunctionType) and (lacking := ", ".join(_needed_by(value))):
+        name, instead = value.__name__, f"lambda: {value.__name__}({lacking}), with your values"
+        if name == "<lambda>":
+            name, instead = "a lambda", ".map(fn) or .flat_map(fn) for a function of a sample"
         raise TypeError(
-            f"{call} needs a function to call without arguments, and {value.__name__} has to be "
-            f"given {lacking}. Type lambda: {value.__name__}({lacking}), with your values."
+            f"{call} needs a function to call without arguments, and {name} has to be given "
+            f"{lacking}. Type {instead}."
+        )
+    if isinstance(value, type) and value.__module__.startswith("jreader."):
+        raise TypeError(
+            f"{call} needs a reader, and {value.__name__} is a class of them: call it with its "
+            f"arguments, as in {value.__name__}(...)."
         )
 
 
-def _needed_by(function: FunctionType) -> str:
+def _needed_by(function: FunctionType) -> tuple[str, ...]:
     """Return the positional arguments without a default; much faster than via its signature."""
     code, defaults = function.__code__, function.__defaults__ or ()
-    return ", ".join(code.co_varnames[: code.co_argcount - len(defaults)])
+    return code.co_varnames[: code.co_argcount - len(defaults)]
 
 
-def _reader_of(value: object) -> str:
+def _reader_of(value: Any) -> str:
     """Return what to type to make a reader from a value that is none."""
-    whose = type(value).__module__.partition(".")[0]
-    if whose == "datasets":
-        return "Type huggingface(dataset)."
-    if isinstance(value, (str, os.PathLike)):
-        return "Type parquet(path), jsonl(path), tar(path), ... or files(path).read(fn)."
-    if hasattr(value, "__array__"):
-        return "Type arrays(x), or arrays(x=x) for samples that are dicts."
-    if isinstance(value, Mapping):
-        return "Type arrays(**columns) for a dict of arrays."
-    if hasattr(value, "__getitem__") and hasattr(value, "__len__"):
-        return "Pass `lambda: samples`, or source(samples), which finds samples by number."
-    return "Pass `lambda: samples`, or the generator function itself: `f`, not `f()`."
+    sized = hasattr(value, "__getitem__") and hasattr(value, "__len__")
+    parts = value if isinstance(value, (list, tuple)) else ()
+    of_arrays = isinstance(value, tuple) and any(hasattr(part, "__array__") for part in parts)
+    advice = {
+        "Type huggingface(dataset).": type(value).__module__.partition(".")[0] == "datasets",
+        "Does the function that makes it lack a return?": value is None,
+        "Type parquet(path), jsonl(path), image_folder(path), ... or files(path).read(fn).": (
+            isinstance(value, (str, os.PathLike))
+        ),
+        "Type arrays(x), or arrays(x=x) for samples that are dicts.": hasattr(value, "__array__"),
+        "Type arrays(**columns) for a dict of arrays.": isinstance(value, Mapping),
+        "Give the readers themselves, as in chain(*readers).": parts and all(map(callable, parts)),
+        "Type arrays(images, labels), with an array for each field.": of_arrays,
+        "Pass `lambda: samples`, or source(samples), which finds samples by number.": sized,
+        "Pass `lambda: samples`, or the generator function itself: `f`, not `f()`.": True,
+    }
+    return next(text for text, fits in advice.items() if fits)

@@ -42,6 +42,16 @@ def missing_attribute(kind: type, name: str, words: str = "methods") -> str:
     return f"{kind.__name__!r} object has no attribute {name!r}"
 
 
+def missing_name(name: str) -> str | None:
+    """Return the error message for a name that other libraries have; None if none is known.
+
+    >>> missing_name("from_tensor_slices")
+    "jreader has no 'from_tensor_slices': type Pipeline(jreader.arrays(images, labels))."
+    """
+    instead = known_words()["names"].get(name)
+    return f"jreader has no {name!r}: {_to_type(instead)}." if instead else None
+
+
 def check_keywords(call: str, fn: Callable[..., Any], given: Collection[str]) -> None:
     """Raise TypeError if a function does not take a keyword; the error says what to type instead.
 
@@ -57,10 +67,15 @@ def check_keywords(call: str, fn: Callable[..., Any], given: Collection[str]) ->
     takes = _keywords_of(fn)
     for name in given:
         if takes is not None and name not in takes:
-            raise TypeError(f"{call}(...) takes no {name}=: {_accepted_keyword(call, takes, name)}")
+            raise TypeError(f"{call}(...) takes no {name}=: {accepted_keyword(call, takes, name)}")
 
 
-def _accepted_keyword(call: str, takes: list[str], name: str) -> str:
+def accepted_keyword(call: str, takes: list[str], name: str) -> str:
+    """Return what to type instead of a keyword that a call does not take.
+
+    >>> accepted_keyword("Pipeline.shuffle", ["buf_size", "seed"], "sed")
+    'did you mean seed=?'
+    """
     method = call.rpartition(".")[2]
     words = known_words()
     own = words["keywords"].get(_METHOD_OF.get(method, method), {})

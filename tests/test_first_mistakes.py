@@ -6,7 +6,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from jreader import Pipeline, arrays
+import jreader
+from jreader import DataLoader, Pipeline, arrays
 
 ROWS = Pipeline(arrays(x=np.arange(8.0)))
 LOADER = ROWS.batch(4).load()
@@ -25,6 +26,21 @@ def stream() -> list[int]:
     [
         (lambda: Pipeline(read), TypeError, r"read has to be given path.*lambda: read\(path\)"),
         (lambda: Pipeline(np.zeros(3)), TypeError, "not an ndarray"),
+        (lambda: Pipeline(jreader.arrays), TypeError, r"call it with its arguments, as in arrays"),
+        (lambda: Pipeline(None), TypeError, "not None. Does the function .* lack a return"),
+        (lambda: Pipeline((np.zeros(3), np.ones(3))), TypeError, r"arrays\(images, labels\)"),
+        (lambda: ROWS.chain([ROWS, ROWS]), TypeError, r"chain\(\*readers\)"),
+        (lambda: ROWS.interleave(lambda x: x), TypeError, r"a lambda has to be given x.*flat_map"),
+        (lambda: ROWS.map(lambda x, y: x), TypeError, r"takes x, y: type .* fn\(\*sample\)"),
+        (lambda: ROWS.filter(lambda x, y: x), TypeError, r"takes x, y: type .* fn\(\*\*sample\)"),
+        (lambda: LOADER.on_device(lambda x, y: x), TypeError, r"type lambda feed: fn\(\*feed\)"),
+        (lambda: jreader.map_readers(ROWS, abs), TypeError, "first, then the reader"),
+        (lambda: ROWS.batch(4).load(16), TypeError, r"not 16: type \.batch\(16\)"),
+        (lambda: DataLoader("/data/train", 4), TypeError, r"letters: type .*image_folder\(path\)"),
+        (lambda: DataLoader((np.zeros(3), np.ones(3))), TypeError, r"TensorDataset\(\*arrays\)"),
+        (lambda: jreader.csv(__file__, header=None), TypeError, r"not None"),
+        (lambda: LOADER.shuffle, AttributeError, r"type \.shuffle\(\.\.\.\) before \.load\(\)"),
+        (lambda: LOADER.steps(2, at="{" * 999), ValueError, r"cursor: '\{{37}\.{3}\{+'\. Give"),
         (lambda: ROWS.map(None), TypeError, r"type the function itself, fn, not fn\(\.\.\.\)"),
         (lambda: LOADER.on_device(3), TypeError, "a function of a feed, not the int 3"),
         (lambda: ROWS.batch("4"), TypeError, "^batch_size of batch"),
@@ -56,3 +72,10 @@ def test_a_mistake_of_a_first_program_says_what_to_type(
 ) -> None:
     with pytest.raises(kind, match=message):
         mistake()
+
+
+@pytest.mark.parametrize("number", [1, 42])
+def test_a_number_that_is_a_likely_seed_is_asked_about(number: int) -> None:
+    with pytest.warns(UserWarning, match=f"was seed={number} meant"):
+        ROWS.shuffle(number)
+    assert list(ROWS.shuffle(42, seed=0).firstn(0)) == []  # meant as it is written

@@ -11,6 +11,7 @@ import pkgutil
 import re
 import sys
 import types
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -288,23 +289,34 @@ class TestMistakes:
         said = set(re.findall(r"(?:^|[ )])\.(\w+)\(", advice))
         assert said <= {*CALLED, "steps"}
         of_jreader = set(re.findall(r"(?<![.\w])(\w+)\(", advice)) & set(jreader.__all__)
-        assert (
-            said or of_jreader or advice.startswith(("leave", "len(", "`for", "functools", "pip"))
-        )
+        plain = ("leave", "len(", "`for", "functools", "pip", ".element_spec")
+        assert said or of_jreader or advice.startswith(plain)
 
     @pytest.mark.parametrize(
         ("method", "keyword"),
         [(method, each) for method, own in WORDS["keywords"].items() for each in own],
     )
     def test_a_keyword_of_another_library_says_what_to_type(self, method, keyword):
-        parameters = inspect.signature(getattr(Pipeline, method)).parameters
+        here = Pipeline(ten) if hasattr(Pipeline, method) else partial(getattr(jreader, method), "")
+        call = getattr(here, method, here)
+        parameters = inspect.signature(call).parameters
         assert keyword not in parameters
         advice = WORDS["keywords"][method][keyword]
         assert set(re.findall(r"(?<![\w.(])(\w+)=(?!=)", advice.partition("(")[0])) <= {*parameters}
-        with pytest.raises(
-            TypeError, match=rf"^Pipeline\.{method}\(\.\.\.\) takes no {keyword}=: "
-        ):
-            getattr(Pipeline(ten), method)(**{keyword: 2})
+        with pytest.raises(TypeError, match=rf"{method}\(.*\.\.\.\) takes no {keyword}=: "):
+            call(**{keyword: 2})
+
+    @pytest.mark.parametrize("name", WORDS["loader"])
+    def test_an_op_after_load_says_where_it_belongs(self, name):
+        with pytest.raises(AttributeError, match=rf"^DataLoader has no '{name}': (type|leave) "):
+            getattr(Pipeline(ten).batch(2).load(), name)
+
+    @pytest.mark.parametrize("name", WORDS["names"])
+    def test_a_name_of_another_library_says_what_to_type(self, name):
+        advice = WORDS["names"][name]
+        assert set(re.findall(r"jreader\.(\w+)", advice)) <= set(PUBLIC)
+        with pytest.raises(AttributeError, match=rf"^jreader has no '{name}': type "):
+            getattr(jreader, name)
 
     @pytest.mark.parametrize("keyword", WORDS["anywhere"])
     def test_one_that_belongs_elsewhere_says_where(self, keyword):

@@ -122,7 +122,7 @@ def _not_whole(array: Array, least: int, most: int) -> Array | None:
 
 def _unfit(array: Array, bad: Array, dtype: DType, name: str) -> FeedMismatch:
     index = np.unravel_index(int(bad.argmax()), bad.shape)
-    narrowed = array.dtype.itemsize > dtype.itemsize == np.dtype("int32").itemsize
+    narrowed = _NARROW.get(array.dtype) == dtype
     hint = ' (64 bits need jax.config.update("jax_enable_x64", True))' if narrowed else ""
     return FeedMismatch(
         f"{name} holds {array[index]} in sample {index[0]} of its batch, which {dtype} cannot "

@@ -106,7 +106,7 @@ class FeedField:
 
     def feed(self, values: Any) -> Array:
         """Returns the values of a batch as an array of the declared dtype and shape."""
-        name = f"field {self.name!r}"
+        name = field_name(self.name)
         array = column(values, name, on_host=self.canonical is None)
         dtype = self.dtype
         if dtype is None:
@@ -134,6 +134,15 @@ class FeedField:
             f"has the shape {list(array.shape)}, samples first: declare that, with None for sizes "
             f"that may vary, or map the samples to the declared shape."
         )
+
+
+def field_name(path: str) -> str:
+    """How errors call a field; feeds that are one array have none of a name.
+
+    >>> field_name("image"), field_name("")
+    ("field 'image'", 'the array of samples')
+    """
+    return f"field {path!r}" if path else "the array of samples"
 
 
 def known(shape: tuple[int | None, ...]) -> tuple[int, ...] | None:

@@ -14,9 +14,9 @@ from jreader.batches import stack
 from jreader.batches.stacked import refuse_none
 from jreader.errors import FeedMismatch, check_number
 from jreader.feeds.casts import Array, DType, cast
-from jreader.feeds.fields import Canonical, FeedField, data, known
+from jreader.feeds.fields import Canonical, FeedField, data, field_name, known
 from jreader.readers import Columns, described, first_column, leaves, map_tree, rebuilt, set_fields
-from jreader.readers.trees import restores
+from jreader.readers.trees import named_leaves, restores
 
 FeedList: TypeAlias = (
     Sequence[data | str]
@@ -184,7 +184,7 @@ class Feeds:
                 return self._fed(self._picked(list(samples), "each sample", lists=lists))
             feed = self._fed(sources)
         else:
-            names, sources = _branch_names(tree), samples.arrays
+            names, sources = _paths_to_leaves(tree), samples.arrays
             feed = self.from_arrays(samples)
         if len(samples.arrays) == len(leaves(tree)):  # else the kind says nothing of those
             ways = _ways(samples.arrays, sources, leaves(feed), names)
@@ -228,7 +228,7 @@ class Feeds:
         feed, sources = self._from_tree(batch), arrays
         if self._fields:
             sources = [each for (each,) in self._picked([batch], "the batch", lists=True)]
-        ways = _ways(arrays, sources, leaves(feed), self.names or _branch_names(batch))
+        ways = _ways(arrays, sources, leaves(feed), self.names or _paths_to_leaves(batch))
         if ways is not None:
             self._remember(kind, ways)
         return feed
@@ -239,7 +239,7 @@ class Feeds:
         self.check_none(batch)
         every = leaves(batch)
         there = [leaf is not None for leaf in every]
-        homes = zip(_branch_names(batch), self._canonicals(batch), strict=True)
+        homes = zip(_paths_to_leaves(batch), self._canonicals(batch), strict=True)
         fields = [FeedField(name, canonical=home) for name, home in compress(homes, there)]
         left = iter(_made(fields, compress(every, there)))
         return rebuilt(batch, (next(left) if full else None for full in there))
@@ -256,8 +256,9 @@ class Feeds:
             return
         place = next(at for at, each in enumerate(nothing) if each != before[at])
         change = "is None, and had values" if nothing[place] else "has values, and was None"
+        name = field_name(_paths_to_leaves(feed)[place])
         raise FeedMismatch(
-            f"field {_branch_names(feed)[place]!r} {change} in the batches before: a field is None "
+            f"{name} {change} in the batches before: a field is None "
             "in all samples or in none, since feeds have one tree. Give it a value in .map(fn), or "
             "leave such samples out with .filter(fn)."
         )
@@ -402,7 +403,7 @@ def _ways(
         if array is not source and array.dtype == source.dtype:
             return None  # a copy, for a reason that others of the kind may not have
         dtype = None if array is source else array.dtype
-        ways.append(_Recipe(numbers[id(source)], dtype, f"field {name!r}"))
+        ways.append(_Recipe(numbers[id(source)], dtype, field_name(name)))
     return ways
 
 
@@ -419,8 +420,9 @@ def _pairs(feed_list: Any) -> list[tuple[Any, int | str | None]]:
         return [(each, _key(given)) for each, given in feed_list.items()]
     if isinstance(feed_list, Sequence) and not isinstance(feed_list, str):
         return [(each, None) for each in feed_list]
+    meant = f": type .batch({feed_list}) for batches of so many" if type(feed_list) is int else ""
     raise TypeError(
-        f"feed_list needs a list of names, [data(...), ...] or a mapping, not {feed_list!r}"
+        f"feed_list needs a list of names, [data(...), ...] or a mapping, not {feed_list!r}{meant}"
     )
 
 
@@ -488,13 +490,9 @@ def _flat_arrays(batch: Any) -> list[Array]:
     return arrays if _ARRAY.issuperset(map(type, arrays)) else []
 
 
-def _branch_names(tree: Any) -> list[str]:
-    """How errors call the leaves: by the branch of the root that holds them."""
-    if isinstance(tree, (list, tuple)):
-        tree = dict(enumerate(tree))
-    if not isinstance(tree, dict):
-        return [f"leaf {place}" for place in range(len(leaves(tree)))]
-    return [str(key) for key, part in tree.items() for _ in leaves(part)]
+def _paths_to_leaves(tree: Any) -> list[str]:
+    """How errors call the leaves: by their paths."""
+    return [path for path, _ in named_leaves(tree)]
 
 
 def padded(feed: Any, rows: int, places: Array | None = None) -> tuple[Any, Array]:

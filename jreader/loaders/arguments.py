@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from jreader import errors
+from jreader import errors, hints
 from jreader.batches import Batching, Engine
 from jreader.batches.made_elsewhere import check_numbered
 from jreader.feeds import data
@@ -35,6 +34,8 @@ class Fixed:
             return self
         given = vars(loader).get("_given", {})
         if self.name not in given:
+            if given.get("dataset") is None and self.name in hints.known_words()["loader"]:
+                raise AttributeError(hints.missing_attribute(type(loader), self.name, "loader"))
             reads = "no data set" if given.get("dataset") is None else "a data set"
             raise AttributeError(f"this loader has no {self.name}: it reads {reads}")
         return given[self.name]
@@ -96,9 +97,8 @@ def capacity_of(capacity: int, foreign: dict[str, Any], known: list[str]) -> int
         size = 0
     for name, value in others.items():
         if name not in _FOREIGN:
-            close = get_close_matches(name, [*known, *_FOREIGN], 1)
-            hint = f": is it {close[0]}?" if close else ""
-            raise TypeError(f"{CALL} got an unexpected keyword argument {name!r}{hint}")
+            instead = hints.accepted_keyword("DataLoader", known, name)
+            raise TypeError(f"{CALL} takes no {name}=: {instead}")
         says_nothing, reason = _FOREIGN[name]
         if value is not says_nothing and value != says_nothing:
             raise TypeError(

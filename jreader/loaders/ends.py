@@ -90,11 +90,13 @@ class EpochEnd:
     def _warn_of_parts(self, *, empty: bool) -> None:
         begins = "this epoch is empty:" if empty else f"epoch {self._cursor['epoch']}:"
         some = f"{self.left_out} batch{'es' * (self.left_out > 1)} ({self.samples} samples)"
+        many = self._loading.per_feed
+        needs = f"{many} batches of one size" if many > 1 else "a batch that its places can share"
         warn(
-            f"{begins} {some if self.left_out else 'all'} left out, since they make no whole "
-            "feed of equal parts. last='pad' (or drop_last=False) fills them up with zeros, "
-            "under a mask; drop_last=True leaves them out without this warning; with a "
-            "smaller batch size or fewer places, none may be left out.",
+            f"{begins} {some if self.left_out else 'all samples'} left out, since a feed needs "
+            f"{needs}. Type last='pad' (or drop_last=False) to pad them with zeros and add a mask, "
+            "drop_last=True to drop them without this warning, or give a batch size that fits the "
+            "number of samples and of places.",
             self._made_at,
         )
 

@@ -7,6 +7,8 @@ strings, and whatever else a device cannot hold, stay on the host.
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -69,6 +71,7 @@ class DatasetArguments(SimpleNamespace):
         """Return a reader of what to fetch: lists of indices (of a stream: samples), or single."""
         dataset, size = self.dataset, self.batch_size
         check_dataset(CALL, dataset)
+        _check_is_rows(dataset)
         errors.check_flag(f"shuffle of {CALL}", self.shuffle)
         self._check_orders()
         if self.batch_sampler is not None:
@@ -140,4 +143,20 @@ class DatasetArguments(SimpleNamespace):
             read_in_worker=is_stream(self.dataset),
             prefetch=ahead,
             global_seed=seed if workers else None,
+        )
+
+
+def _check_is_rows(dataset: Any) -> None:
+    """Raises TypeError for a path, whose samples would be letters, and for columns in a tuple."""
+    if isinstance(dataset, str) and (os.sep in dataset or Path(dataset[:99]).exists()):
+        raise TypeError(
+            f"{CALL} needs a data set, and the samples of {described(dataset)} would be its "
+            "letters: type Pipeline(jreader.image_folder(path)).batch(n).load(), or another source "
+            "of files."
+        )
+    if isinstance(dataset, tuple) and dataset and all(hasattr(each, "shape") for each in dataset):
+        raise TypeError(
+            f"{CALL} needs a data set, and the samples of {described(dataset)} would be the arrays "
+            "themselves: type jreader.datasets.TensorDataset(*arrays) for columns, or list(arrays) "
+            "for a data set of arrays."
         )

@@ -254,7 +254,7 @@ def _checked_reader(call: str, value: Any) -> Any:
 
 
 def _checked_function(call: str, value: Any) -> Any:
-    check_function(call, value)
+    check_function(call, value, takes=1)
     return value
 
 

@@ -70,7 +70,7 @@ class map_readers(Node[T]):
     moves = "samples"
 
     def __init__(self, func: Callable[..., T], *readers: Reader[Any]) -> None:
-        errors.check_function("map_readers(func, *readers)", func)
+        errors.check_function("map_readers(func, *readers)", func, takes=len(readers))
         if not readers:
             raise TypeError("map_readers(func, *readers) needs at least one reader after func.")
         for reader in readers:

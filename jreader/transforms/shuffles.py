@@ -40,6 +40,7 @@ from jreader.sources.blocks import keeping
 from jreader.transforms.stream_windows import Made, in_windows
 
 T = TypeVar("T")
+_LIKELY_SEEDS = (42, 123, 1234, 1337)  # which are no sizes of windows that people choose
 
 
 @op
@@ -113,6 +114,10 @@ class shuffle(Node[T], Lanes):
             if not any_stores(self.reader):
                 raise self._of_no_length()
             set_fields(self, reader=written_first(self.reader, known=False))
+        self._warn_of_window()
+        return {}
+
+    def _warn_of_window(self) -> None:
         if self.buf_size in (0, 1):
             meant = "." if self.seed is not None else f": was seed={self.buf_size} meant?"
             errors.warn(
@@ -120,7 +125,12 @@ class shuffle(Node[T], Lanes):
                 f"samples, and so keeps the order{meant} Give buf_size=1000, or seed=0 alone for "
                 f"the whole of a reader with a length; to keep the order, leave shuffle out."
             )
-        return {}
+        if self.seed is None and self.buf_size in _LIKELY_SEEDS:
+            errors.warn(
+                f"shuffle(reader, buf_size={self.buf_size}) mixes windows of so many samples, in "
+                f"another order in each run: was seed={self.buf_size} meant? Type "
+                f"shuffle(seed={self.buf_size}), or shuffle(buf_size={self.buf_size}, seed=0)."
+            )
 
     def _check_in_blocks(self, blocks: int | None) -> None:
         if blocks is None:

@@ -98,7 +98,7 @@ class map_samples(Node[T]):
         TimeoutError: A sample took longer than `timeout` (while iterating).
     """
 
-    fn: Callable[..., T]
+    fn: Callable[..., T] = argument(lambda _call, fn: fn)  # checked beside `rng`
     reader: Reader[Any]
     threads: int = whole(default=0)
     processes: int = whole(default=0)
@@ -129,11 +129,11 @@ class map_samples(Node[T]):
         on_error: Literal["raise", "skip"] = "raise",
         max_errors: int = 100,
     ) -> None:
+        errors.check_function(call := "map_samples(fn, reader)", fn, takes=1 + bool(rng))
         set_fields(self, fn=fn, reader=reader, rng=rng, on_error=on_error, max_errors=max_errors)
         set_fields(self, threads=threads, processes=processes, executor=executor)
         set_fields(self, concurrency=concurrency, window=window, timeout=timeout)
         self.__post_init__()
-        call = "map_samples(fn, reader)"
         if self.rng:
             # The op below has the seed: a map that draws nothing must not count as a seeded op.
             key = None if seed is None else as_seed(seed, call)

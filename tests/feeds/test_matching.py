@@ -282,8 +282,9 @@ class TestRefusing:
         [
             ({"a": np.zeros(2), "b": np.zeros(3)}, ["one length", "'a': 2", "'b': 3"]),
             ({"a": np.array(["x"])}, ["field 'a'", "strings"]),
-            ((np.zeros(1), {"b": np.array([2**40])}), ["field '1'", str(2**40), "int32"]),
-            (Digit(np.array([2**40]), np.zeros(1)), ["leaf 0", str(2**40), "int32"]),
+            ((np.zeros(1), {"b": np.array([2**40])}), ["field '1.b'", str(2**40), "int32"]),
+            (Digit(np.array([2**40]), np.zeros(1)), ["field 'label'", str(2**40), "int32"]),
+            (np.array([2**40]), ["the array of samples holds", str(2**40)]),
             ({"a": 3}, ["field 'a'", "no samples"]),
             ((), ["at least one array"]),
         ],

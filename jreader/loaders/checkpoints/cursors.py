@@ -12,7 +12,7 @@ from jreader.readers import Cursor, Plan, Position
 from jreader.readers.credentials import as_shown_now
 from jreader.readers.fingerprints import FOUND, HISTORY, READER, STAGE, difference, swapped
 from jreader.readers.hashing import text_hash
-from jreader.readers.messages import Refusal
+from jreader.readers.messages import Refusal, described
 
 FORMAT = 2
 _NEEDED = {*Cursor.__annotations__}
@@ -149,9 +149,9 @@ def checked(cursor: Any) -> Cursor:
     if lacks:
         seen = f" It lacks {sorted(lacks)}." if isinstance(cursor, dict) else ""
         raise ValueError(
-            f"this is not a cursor: {cursor!r}.{seen} Give feeds.cursor, feeds.get_state() or "
-            "loader.state_dict() of an earlier run, unchanged. If you saved it as "
-            "JSON, pass the dict: json.loads(text)."
+            f"this is not a cursor: {described(cursor)}.{seen} Give feeds.cursor, "
+            "feeds.get_state() or loader.state_dict() of an earlier run, unchanged. If you saved "
+            "it as JSON, pass the dict: json.loads(text)."
         )
     _check_parts(cursor)
     try:

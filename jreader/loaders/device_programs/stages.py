@@ -57,7 +57,7 @@ class Stage:
 
     def __post_init__(self) -> None:
         """Raise an error if `fn` cannot be called, or `rng` or `seed` has a wrong value."""
-        errors.check_function(_CALL, self.fn, "a feed")
+        errors.check_function(_CALL, self.fn, "a feed", takes=2 - (self.rng is None))
         if self.rng not in (None, "batch", "sample"):
             raise ValueError(
                 f"rng of {_CALL} needs 'batch' (one key for a feed), 'sample' (one key for each "

@@ -326,6 +326,7 @@ class csv(TableReader):
         store: Store | None = None,
     ) -> None:
         pyarrow()
+        _checked_header(self.shown_call, header)  # None too, which is no default
         self.keep(
             paths,
             names=columns,

@@ -192,7 +192,7 @@ class TestRefusals:
             ({"batch_sampler": 5}, TypeError, "that every epoch can read"),
             ({"dataset": BadStream(), "shuffle": True}, ValueError, "shuffle of.*needs indices"),
             ({"dataset": BadStream(), "batch_sampler": [[0]]}, ValueError, "needs indices"),
-            ({"prefetch": 2}, TypeError, "unexpected keyword"),
+            ({"prefetch": 2}, TypeError, "takes no prefetch=: type capacity=n"),
         ],
     )
     def test_it_is_refused_where_it_was_written(self, options, error, says):
