@@ -26,7 +26,7 @@ from jreader.errors import DamagedData, check_number
 from jreader.readers import described
 from jreader.readers.columns import Array
 from jreader.sources.file_checks import check_unpacked
-from jreader.sources.recordings.audio_files import Sound, looked_at, resampled_length
+from jreader.sources.recordings.audio_files import Sound, resampled_length, sound_header
 
 __all__ = ["log_mel", "waveform"]
 
@@ -66,7 +66,7 @@ def waveform(data: Any, rate: int | None, *, mono: bool = True) -> Array:
         check_number("rate of waveform(data, rate)", rate, 1)
     data = bytes(data)
     try:
-        known = looked_at(BytesIO(data))
+        known = sound_header(BytesIO(data))
         frames = int(resampled_length(known[0], known[1], rate or known[1]))
         check_unpacked("a sound", 4 * frames * known[2], len(data))
         out = np.empty((frames,) if mono else (frames, known[2]), np.float32)

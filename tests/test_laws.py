@@ -44,7 +44,7 @@ from jreader import (
     shard,
     shuffle,
 )
-from jreader.batches import Engine, batching, gives_batches, made_elsewhere
+from jreader.batches import Engine, batching, gives_batches, made_in_workers
 from jreader.datasets import Sampler
 from jreader.readers import length, start
 from jreader.readers.lanes import dealt_below
@@ -346,7 +346,7 @@ def test_batches_made_elsewhere_are_those_made_here(
     if plan is None:
         return
     here = at_epoch(plan, epoch)
-    there = at_epoch(made_elsewhere(plan, plan, Engine(elsewhere, {})), epoch)
+    there = at_epoch(made_in_workers(plan, plan, Engine(elsewhere, {})), epoch)
     expected = see(here)
     assert see(there) == expected
     for place in range(0, len(expected.positions), 3):

@@ -2,15 +2,15 @@
 
 plain_batches: Samples in batches of one size (`batch`), and functions of them (`map_batches`).
 batch_sizes: How many samples batches have, from which step on.
-lane_batches: The batches of a stream in lanes; `lanes_elsewhere`: where workers read the lanes.
-some_rows: Some rows of each batch of an indexed reader, by lane where lanes own blocks.
+lane_batches: The batches of a stream in lanes; `lanes_in_workers`: where workers read the lanes.
+local_rows: Some rows of each batch of an indexed reader, by lane where lanes own blocks.
 removed_samples: Samples taken out of a run, whose rows stay empty.
 stacked: One tree of arrays for the samples of a batch.
 padding: Batches of samples that differ in length (`padded_batch`), and their masks.
 buckets: The same, of few lengths (`bucket`).
 bucket_order: Which samples make their batches; `bucket_bounds` chooses those that pad least.
 batching: What is known of the batches of a plan; only this file looks at the ops behind a batch.
-made_elsewhere: The batches of a plan, made by workers, which find them by number.
+made_in_workers: The batches of a plan, made by workers, which find them by number.
 rebatching: Batches of another size (`rebatch`), and their samples (`unbatch`).
 windows_and_groups: Consecutive samples as one: so many (`window`), or of one key (`group_by`).
 """
@@ -18,7 +18,7 @@ windows_and_groups: Consecutive samples as one: so many (`window`), or of one ke
 from jreader.batches.batching import Batching, batching, gives_batches, plain_batch
 from jreader.batches.buckets import bucket
 from jreader.batches.lane_batches import LaneBatches
-from jreader.batches.made_elsewhere import made_elsewhere
+from jreader.batches.made_in_workers import made_in_workers
 from jreader.batches.padded_batches import padded_batch
 from jreader.batches.plain_batches import batch, map_batches
 from jreader.batches.rebatching import rebatch, unbatch
@@ -36,7 +36,7 @@ __all__ = [
     "collate",
     "gives_batches",
     "group_by",
-    "made_elsewhere",
+    "made_in_workers",
     "map_batches",
     "padded_batch",
     "plain_batch",

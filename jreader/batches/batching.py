@@ -14,9 +14,9 @@ from functools import cached_property
 from typing import Any
 
 from jreader.batches.buckets import bucket
+from jreader.batches.local_rows import moved_to, samples_done
 from jreader.batches.padded_batches import padded_batch
 from jreader.batches.plain_batches import batch, map_batches
-from jreader.batches.some_rows import moved_to, samples_done
 from jreader.readers import Node, Position, Reader, length
 from jreader.readers.lanes import dealt_below
 from jreader.readers.mapped_rows import mapped_rows
@@ -133,13 +133,13 @@ def batching(reader: Reader[Any]) -> Batching:
 def _batching(reader: Reader[Any]) -> Generator[Any, Any, Batching]:
     behind: list[tuple[Node[Any], str, bool]] = []
     while isinstance(reader, Node) and not isinstance(reader, batch):
-        how, one_for_one = _handed_on(reader)
+        how, one_for_one = _op_traits(reader)
         if not (how or one_for_one):
             break
         if how != "all" or not one_for_one:  # else it changes nothing
             behind.append((reader, how, one_for_one))
         (reader,) = reader.input_readers
-    found = _made_by(reader)
+    found = _batching_of_samples(reader)
     if type(reader) is chain or type(reader) is interleave:
         found = _common((yield reader.readers))
     for op, how, one_for_one in reversed(behind):
@@ -147,7 +147,7 @@ def _batching(reader: Reader[Any]) -> Generator[Any, Any, Batching]:
     return found
 
 
-def _handed_on(op: Node[Any]) -> tuple[str, bool]:
+def _op_traits(op: Node[Any]) -> tuple[str, bool]:
     """What an op makes of the batches of its only reader, and whether one of each, by its traits.
 
     Of an op that says nothing, or has several readers, it is ("", False).
@@ -158,7 +158,7 @@ def _handed_on(op: Node[Any]) -> tuple[str, bool]:
     return how, declares(op, "in_cursor") and op.in_cursor == "never"
 
 
-def _made_by(reader: Reader[Any]) -> Batching:
+def _batching_of_samples(reader: Reader[Any]) -> Batching:
     """How the batches are made that a reader makes of samples."""
     if (op := plain_batch(reader)) is not None:
         size = op.batch_size if isinstance(op.batch_size, int) else None

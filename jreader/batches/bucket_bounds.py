@@ -47,7 +47,7 @@ def chosen_bounds(lengths: Array, number: int, multiple_of: int = 1) -> tuple[in
     places[0] = 0
     cuts = []
     for _ in range(number - 1):
-        places, last = _one_more(places, ends, given)
+        places, last = _with_another_bucket(places, ends, given)
         cuts.append(last)
     end, found = len(ends), [len(ends)]
     for last in reversed(cuts):
@@ -56,7 +56,7 @@ def chosen_bounds(lengths: Array, number: int, multiple_of: int = 1) -> tuple[in
     return tuple(int(ends[end - 1]) * step for end in reversed(found) if end)
 
 
-def _one_more(places: Array, ends: Array, given: Array) -> tuple[Array, Array]:
+def _with_another_bucket(places: Array, ends: Array, given: Array) -> tuple[Array, Array]:
     """The least places that the samples up to each end take, with one more bucket.
 
     Args:

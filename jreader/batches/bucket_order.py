@@ -25,8 +25,8 @@ from jreader.readers import Pass, Position
 from jreader.readers.columns import Array, offsets_of
 from jreader.readers.joined_columns import by_part
 
-_AT_ONCE = 16384  # samples whose order is computed in one go, at least
-_MARKED = 64  # samples of a stream between two marks
+_CHUNK = 16384  # samples whose order is computed in one go, at least
+_RESUME_POINT_EVERY = 64  # samples of a stream between two marks
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ class KnownBatches:
 
     >>> order = BucketOrder.of(np.array([1, 0, 1, 1]), np.array([2, 2]))
     >>> known = KnownBatches(order, (0, 0, 0), short=True)
-    >>> len(known), sorted((number, len(each)) for number, each in known.found(np.arange(3)))
+    >>> len(known), sorted((number, len(each)) for number, each in known.locate(np.arange(3)))
     (3, [(0, 1), (1, 1), (1, 2)])
 
     Attributes:
@@ -109,7 +109,7 @@ class KnownBatches:
         return numbers, mixed - self.begins[numbers]
 
     def places(self, samples: Array) -> tuple[Array, Array]:
-        """The batch of each of these samples, and its row there: the inverse of `found`.
+        """The batch of each of these samples, and its row there: the inverse of `locate`.
 
         Those that are in no batch have row -1.
 
@@ -144,16 +144,16 @@ class KnownBatches:
 
     def at(self, index: int) -> tuple[int, Array]:
         """The bucket of a batch, and the indices of its samples."""
-        (found,) = self.found(np.array([index]))
+        (found,) = self.locate(np.array([index]))
         return found
 
     def from_batch(self, index: int) -> Iterator[tuple[int, Array]]:
         """The same of one batch after another, some found at once."""
-        many = max(_AT_ONCE // int(self.order.rows.max()), 1)
+        many = max(_CHUNK // int(self.order.rows.max()), 1)
         for low in range(index, len(self), many):
-            yield from self.found(np.arange(low, min(low + many, len(self))))
+            yield from self.locate(np.arange(low, min(low + many, len(self))))
 
-    def found(self, indices: Array) -> list[tuple[int, Array]]:
+    def locate(self, indices: Array) -> list[tuple[int, Array]]:
         """The bucket of each batch, and the indices of its samples."""
         order, (numbers, places) = self.order, self._located(indices)
         firsts = offsets_of(order.counts)
@@ -241,7 +241,7 @@ class StreamBuckets:
                     waiting[number].append((self._read, mark, sample))
                 if self._read > self._behind and len(waiting[number]) == self._rows[number]:
                     yield self._batch(number)
-            if not self._read % _MARKED:
+            if not self._read % _RESUME_POINT_EVERY:
                 mark = self._resume_point()
         for number in range(len(waiting)) if short else ():
             if waiting[number]:

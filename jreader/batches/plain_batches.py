@@ -18,9 +18,9 @@ import numpy as np
 from jreader import errors
 from jreader.batches.batch_sizes import BatchSizes, checked_sizes
 from jreader.batches.lane_batches import Ends, LaneBatches, check_divides
-from jreader.batches.lanes_elsewhere import LanesInWorkers
+from jreader.batches.lanes_in_workers import LanesInWorkers
+from jreader.batches.local_rows import rows_pass
 from jreader.batches.removed_samples import Removed
-from jreader.batches.some_rows import rows_of_each
 from jreader.batches.stacked import checked_result, stack
 from jreader.counters import Sampling, working
 from jreader.profiling import annotated, profiler
@@ -138,7 +138,7 @@ class batch(Node[Sequence[T]]):
         if dealt and not dealt.owned:
             return self.in_lanes(dealt, at).batches()
         if self._in_rows(dealt):
-            return rows_of_each(np.arange, self, at).mapped(_as_list)
+            return rows_pass(np.arange, self, at).mapped(_as_list)
         if self.sizes.vary:
             return self._of_varying_sizes(at)
         reader, size = mapped_last(self.reader, at), self.sizes.sizes[0]

@@ -18,7 +18,7 @@ from jreader.readers.columns import Array, Column, column_of
 from jreader.readers.hashing import text_hash
 from jreader.readers.trees import Rows
 
-_FEW = 8  # samples that a cursor names one by one
+_MAX_NAMED = 8  # samples that a cursor names one by one
 _AHEAD = 1 << 16  # places of a plan without an end that are searched at once
 
 
@@ -40,7 +40,7 @@ class Removed:
         every = [
             (column, each) for column in sorted(self.rows) for each in self.rows[column].tolist()
         ]
-        named = [each for _, each in every] if len(self) <= _FEW else text_hash(every)
+        named = [each for _, each in every] if len(self) <= _MAX_NAMED else text_hash(every)
         return f"{len(self)} samples, {named}"
 
     def hidden(self, plane: Plane) -> Plane:
@@ -60,7 +60,7 @@ class Removed:
         }
         return {number: column for number, column in made.items() if column is not None}
 
-    def found(self, plane: Plane) -> Callable[[int, int], Array]:
+    def place_finder(self, plane: Plane) -> Callable[[int, int], Array]:
         """A function that gives the places between two of a plan that are hidden whole."""
         until, held = 0, np.zeros(0, np.int64)
         whole = self.rows.keys() - self._with_padding(plane).keys()
@@ -77,7 +77,7 @@ class Removed:
         return between
 
 
-def kept_of(made: Columns[Any], gone: Array) -> Columns[Any]:
+def without_rows(made: Columns[Any], gone: Array) -> Columns[Any]:
     """The rows of a batch that are not gone, at the places that they have in it."""
     rows = np.flatnonzero(~gone)
     shown = rows if len(rows) else np.zeros(1, int)  # without any, one shows the shapes

@@ -137,16 +137,16 @@ what it makes.
     return made
 
 
-def no_array(values: Any, name: str, error: Exception) -> errors.FeedMismatch:
+def not_stackable_error(values: Any, name: str, error: Exception) -> errors.FeedMismatch:
     """The error of values of which NumPy makes no array: most differ in shape.
 
-    >>> no_array([[1, 2], [3]], "field 'x'", ValueError())
+    >>> not_stackable_error([[1, 2], [3]], "field 'x'", ValueError())
     FeedMismatch("field 'x' is ragged: sample 0 has shape (2,), sample 1 of its batch has shape \
 (1,). Type .padded_batch(n), .bucket(bounds, n) or .pack(n) for rows of several lengths, or give \
 all of them one shape in .map(fn).")
     """
     shapes = list(map(_shape_of_value, values)) if isinstance(values, (list, tuple)) else []
-    odd = first_other(shapes)
+    odd = first_unequal(shapes)
     if odd is None:
         return errors.FeedMismatch(f"{name} cannot become an array: {error}")
     return errors.FeedMismatch(
@@ -156,10 +156,10 @@ all of them one shape in .map(fn).")
     )
 
 
-def first_other(values: Sequence[Any]) -> int | None:
+def first_unequal(values: Sequence[Any]) -> int | None:
     """The index of the first value that is not equal to the first one; None if all are.
 
-    >>> first_other([4, 4, 5, 6]), first_other([])
+    >>> first_unequal([4, 4, 5, 6]), first_unequal([])
     (2, None)
     """
     return next((index for index, value in enumerate(values) if value != values[0]), None)
@@ -186,7 +186,7 @@ def _stacked_tree(
         alike = alike and all(map(first.keys().__eq__, map(dict.keys, values)))
     if not alike:
         all_none(values, name)
-        odd = first_other([same_structure(first, value) for value in values])
+        odd = first_unequal([same_structure(first, value) for value in values])
         raise _mixed(values, name, odd or 0)
     return joined(
         first,
@@ -222,7 +222,7 @@ def _column(values: Sequence[Any], name: str) -> Any:
         array = np.asarray(values)
     except ValueError as error:
         all_none(values, name)
-        raise no_array(values, name, error) from None
+        raise not_stackable_error(values, name, error) from None
     if array.dtype.kind in _TEXTS:
         _check_texts(values, name, array.dtype.kind)
     if array.dtype == object:
@@ -258,7 +258,7 @@ def _check_texts(values: Sequence[Any], name: str, kind: str) -> None:
     """Raises FeedMismatch if NumPy would make texts of numbers, or strings of bytes."""
     if _TEXTS[kind].issuperset(map(type, values)):
         return
-    odd = first_other([np.asarray(value).dtype.kind for value in values])
+    odd = first_unequal([np.asarray(value).dtype.kind for value in values])
     if odd is not None:
         raise _several_kinds(name, values[odd], odd, values[0])
 
@@ -277,7 +277,7 @@ def texts_or_column(values: Sequence[Any], name: str) -> Any:
         return None
     if all(map(_is_fields, kinds)):
         rows = list(map(list, values))
-        if (odd := first_other(list(map(len, rows)))) is not None:
+        if (odd := first_unequal(list(map(len, rows)))) is not None:
             raise _mixed(values, name, odd)
         return _stacked_tree(rows, name, texts_or_column)
     if _all_texts(values, kinds, name, str) or _all_texts(values, kinds, name, bytes):

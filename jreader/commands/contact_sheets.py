@@ -14,7 +14,7 @@ from jreader.commands.named_pipelines import CommandFailed
 _SIDE = 128  # pixels of one picture
 _GAP = 4
 _GROUND = (58, 66, 90)  # no grey, which pictures are made of
-_LEAST = 8  # pixels a side, or it is no picture
+_MIN_SIDE = 8  # pixels a side, or it is no picture
 _BEGINNINGS = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"RIFF", b"BM")
 
 
@@ -77,7 +77,7 @@ def _arrays_of_pixels(leaf: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
 
 def _is_picture(array: np.ndarray[Any, Any]) -> bool:
     coloured = array.ndim == 3 and array.shape[2] in (1, 3, 4)
-    return (array.ndim == 2 or coloured) and min(array.shape[:2]) >= _LEAST
+    return (array.ndim == 2 or coloured) and min(array.shape[:2]) >= _MIN_SIDE
 
 
 def _pixels(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -130,7 +130,7 @@ def _pipeline(value: Any) -> Any:
     """The pipeline or loader that a value is, or returns; None if it is neither."""
     if is_loader(value) or isinstance(value, Node):
         return value
-    if not _takes_nothing(value):
+    if not _needs_no_arguments(value):
         return None
     if inspect.isgeneratorfunction(value):
         return Pipeline(value)
@@ -143,7 +143,7 @@ def _pipeline(value: Any) -> Any:
     return Pipeline(value) if samples else None
 
 
-def _takes_nothing(value: Any) -> bool:
+def _needs_no_arguments(value: Any) -> bool:
     if not callable(value) or isinstance(value, type):
         return False
     try:
@@ -180,14 +180,14 @@ def in_one_line(error: BaseException) -> str:
     return "; ".join([said, *notes])
 
 
-_ROOM = str(Path(__file__).parents[1])
+_PACKAGE = str(Path(__file__).parents[1])
 _LIBRARY = sysconfig.get_path("stdlib")
 _INSTALLED = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))  # inside of the former
 
 
 def _is_users_file(file: str) -> bool:
     """Whether a file is neither ours nor of Python's library."""
-    if file.startswith((_ROOM, "<frozen")):
+    if file.startswith((_PACKAGE, "<frozen")):
         return False
     return file.startswith(_INSTALLED) or not file.startswith(_LIBRARY)
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from jreader.batches.stacked import no_array
+from jreader.batches.stacked import not_stackable_error
 from jreader.errors import FeedMismatch
 from jreader.readers import described
 from jreader.staging import lease
@@ -138,7 +138,7 @@ def column(values: Any, name: str, *, on_host: bool) -> Array:
     try:
         array = np.asarray(values)
     except (TypeError, ValueError) as error:
-        raise no_array(values, name, error) from None
+        raise not_stackable_error(values, name, error) from None
     number = on_host or array.dtype.char in _NUMBERS  # no call, since feeds ask of every array
     if not number and (why := unplaceable(array.dtype)):
         raise _no_numbers(np.asarray(values, dtype=object), f"{name} ({array.dtype})", why)

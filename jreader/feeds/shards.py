@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from jreader.batches import batch, batching, bucket, padded_batch
-from jreader.batches.some_rows import NONE, cut, part, rows_of_each
+from jreader.batches.local_rows import NONE, cut, part, rows_pass
 from jreader.feeds.collations import without_texts
 from jreader.feeds.shares import Share
 from jreader.readers import Columns, Node, Pass, Position, Reader, indexed, map_tree, op, start
@@ -75,7 +75,7 @@ def dealt_to(
         return _parts(batches, partial(_parts_of_lanes, share, pads))
     if not found.indexed:
         return None
-    return _parts(batches, partial(rows_of_each, partial(_rows_of_size, (share,))))
+    return _parts(batches, partial(rows_pass, partial(_rows_of_size, (share,))))
 
 
 def whole_dealt_to(reader: Reader[Any], share: Share) -> Reader[Columns[Any]]:
@@ -149,7 +149,7 @@ def sizes_dealt_to(reader: Reader[Any], shares: tuple[Share, ...]) -> Reader[Col
     """The batches of a reader that have several sizes, with only the rows of the share of each."""
     found = batching(reader)
     if found.buckets is None:
-        return _parts(found.counted, partial(rows_of_each, partial(_rows_of_size, shares)))
+        return _parts(found.counted, partial(rows_pass, partial(_rows_of_size, shares)))
     return _parts(found.buckets, partial(_parts_of_buckets, shares))
 
 

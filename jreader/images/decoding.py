@@ -39,7 +39,7 @@ _BASELINE, _RESTARTS, _SCAN = (b"\xc0", b"\xc1"), b"\xdd", b"\xda"
 _LEFT_OVER = "extraneous bytes before marker 0xd9"  # libjpeg warns so of rows that were cut off
 _DEEP = ("I", "F")  # what the modes of Pillow begin with that have more than 8 bits
 _SHOWN = 8  # bytes
-_MANY = 1 << 24  # pixels: of fewer, Pillow need not be asked whether they are too many
+_SAFE_PIXELS = 1 << 24  # pixels: of fewer, Pillow need not be asked whether they are too many
 _RAISED = (
     "a file that was made to fill the memory says so. If it is no such file, set "
     "PIL.Image.MAX_IMAGE_PIXELS to half of the pixels that a picture may have, or to None"
@@ -205,7 +205,7 @@ def _of_jpeg(
         height, width, colors, _ = _extra("simplejpeg").decode_jpeg_header(data)
     except ValueError as error:
         raise _undecodable(data, "JPEG", error) from error
-    if height * width > _MANY:
+    if height * width > _SAFE_PIXELS:
         _check_pixels(height, width)
     if colors not in ("Gray", "YCbCr", "RGB"):
         return None
@@ -213,10 +213,10 @@ def _of_jpeg(
     least = box[2:] if wanted is None else wanted
     fits = (n for n in (1, 2, 4) if box[2] * n >= 8 * least[0] and box[3] * n >= 8 * least[1])
     eighths = next(fits, 8)
-    return _down_to(box[0] + box[2], data, (height, width), eighths), box, eighths / 8
+    return _decoded_upper_rows(box[0] + box[2], data, (height, width), eighths), box, eighths / 8
 
 
-def _down_to(bottom: int, data: Any, sides: tuple[int, int], eighths: int) -> Array:
+def _decoded_upper_rows(bottom: int, data: Any, sides: tuple[int, int], eighths: int) -> Array:
     """A JPEG so many eighths as large, down to a row of it at least."""
     short, height = _cut_below(data, bottom, sides[0])
     rows, columns = -(-height * eighths // 8), -(-sides[1] * eighths // 8)
@@ -227,7 +227,7 @@ def _down_to(bottom: int, data: Any, sides: tuple[int, int], eighths: int) -> Ar
         if short is data:
             raise _undecodable(data, "JPEG", error) from error
         if _LEFT_OVER not in str(error):
-            return _down_to(sides[0], data, sides, eighths)
+            return _decoded_upper_rows(sides[0], data, sides, eighths)
     return image
 
 

@@ -34,9 +34,9 @@ from jreader.workers.memory_estimates import estimated_bytes
 Kinds: TypeAlias = set[tuple[str, int]]
 """The dtypes of fields, and how many elements one has in a sample."""
 
-_WORTH = 1 << 20  # bytes of a field in a feed: less of them cost less than the call that sends them
+_MIN_BYTES = 1 << 20  # of a field in a feed: fewer cost less than the call that sends them
 _ROWS = 64  # as many samples as a batch has, by default
-_FEW = 8  # shapes that a step may well be compiled for
+_MAX_SHAPES = 8  # shapes that a step may well be compiled for
 _NO_LIMIT = 1 << 60
 
 
@@ -59,7 +59,7 @@ def fields(fed: Fed) -> Iterator[Finding]:
 
 def warn_of_fields(plan: Reader[Any], feed: Any, axes: int) -> None:
     """Warns of what the first feed of a loop shows, beside the arrays that it is gathered from."""
-    if not any(_array_bytes(leaf) >= _WORTH for leaf in leaves(feed)):
+    if not any(_array_bytes(leaf) >= _MIN_BYTES for leaf in leaves(feed)):
         return
     for finding in of_feed(plan, feed, axes, _kinds_of(gathered_columns(plan), 1)):
         warn_of(finding)
@@ -76,7 +76,7 @@ def of_feed(plan: Reader[Any], feed: Any, axes: int, kinds: Kinds) -> Iterator[F
     """
     function = last_function(plan)
     made_at = getattr(function.op if function else plan, "made_at", "")
-    for name, leaf in _named_fields(feed, least=_WORTH):
+    for name, leaf in _named_fields(feed, least=_MIN_BYTES):
         each = math.prod(leaf.shape[axes:])
         made_of = {kind for kind, elements in kinds if elements == each}
         what = f"field {name!r}" if name else "the feed"
@@ -179,7 +179,7 @@ def shapes(fed: Fed) -> Iterator[Finding]:
         return
     except ValueError:  # there is no batch
         return
-    if len(found) > _FEW:
+    if len(found) > _MAX_SHAPES:
         op = batching(fed.plan).op
         few = "to=[128, 256, 512]" if isinstance(op, padded_batch) else "fewer bounds"
         yield Finding(

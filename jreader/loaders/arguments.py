@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from jreader import errors, hints
 from jreader.batches import Batching, Engine
-from jreader.batches.made_elsewhere import check_numbered
+from jreader.batches.made_in_workers import check_numbered
 from jreader.feeds import data
 from jreader.readers import Node, Reader, described
 from jreader.readers.seeds import lacks_seed

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jreader.batches import batch, batching, made_elsewhere, plain_batch
+from jreader.batches import batch, batching, made_in_workers, plain_batch
 from jreader.errors import NotResumable
 from jreader.feeds.shards import dealt_to, sizes_dealt_to, whole_dealt_to
 from jreader.loaders.checkpoints.positions import EpochPosition
@@ -74,7 +74,7 @@ def _own_batches(loading: Loading, source: Source, cursor: Cursor, at: Position)
     batches, made_at = _of_this_host(loading, whole), loading.options.made_at
     if workers.share:
         workers = workers._replace(share=shared_name(loading, workers.share))
-    made = made_elsewhere(batches, whole, workers, loading.named_there, made_at)
+    made = made_in_workers(batches, whole, workers, loading.named_there, made_at)
     ours = loading.placement.hosts and not isinstance(workers.executor, Processes)
     return map_readers(_in_own_memory, made) if ours else made
 

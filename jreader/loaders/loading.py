@@ -14,7 +14,7 @@ from typing import Any
 from jax.sharding import NamedSharding
 
 from jreader.batches import Batching, batch, bucket
-from jreader.batches.padded_batches import padded_batch, varied
+from jreader.batches.padded_batches import lengths_vary, padded_batch
 from jreader.devices import Placement
 from jreader.errors import BatchNotDivisible, NotResumable, ShortEpoch, warn
 from jreader.feeds import Feeds, FeedsThere
@@ -453,7 +453,7 @@ def _check_shapes(loading: Loading) -> None:
         ValueError: Several batches make a feed, and they differ in shape.
     """
     found, placement = loading.source.batching, loading.placement
-    if loading.per_feed > 1 and (found.sizes or (found.op and varied(found.op))):
+    if loading.per_feed > 1 and (found.sizes or (found.op and lengths_vary(found.op))):
         many = "chunk(k)" if loading.options.chunk else "a batch for each place"
         raise ValueError(
             f"{described(loading.source.batches)} gives batches of several shapes, and {many} "

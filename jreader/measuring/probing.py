@@ -42,7 +42,7 @@ Name: TypeAlias = Literal[
     "source", "map", "map_batches", "collate", "transfer", "on_device", "capacity", "step"
 ]
 
-_ALONE: Mapping[str, Any] = {
+_WITHOUT_WORKERS: Mapping[str, Any] = {
     "threads": 0,
     "processes": 0,
     "executor": None,
@@ -52,7 +52,7 @@ _ALONE: Mapping[str, Any] = {
     "timeout": 0,
 }
 _SAME: Mapping[str, Any] = {}
-_KEPT = 8  # samples of a function, to call it with again
+_MAX_SAMPLES = 8  # samples of a function, to call it with again
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class Probe:
     function: Callable[..., Any] | None = None
     time: int = 0
     calls: int = 0
-    samples: deque[tuple[Any, ...]] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    samples: deque[tuple[Any, ...]] = field(default_factory=lambda: deque(maxlen=_MAX_SAMPLES))
 
 
 @dataclass(frozen=True)
@@ -275,12 +275,12 @@ class _Meter:
         timed = self._timed(probe, function)
         if isinstance(op, xmap_readers):
             return map_readers(timed, rewritten(op.reader, self.probed))
-        alone = {name: value for name, value in _ALONE.items() if hasattr(op, name)}
+        alone = {name: value for name, value in _WITHOUT_WORKERS.items() if hasattr(op, name)}
         return {**alone, call.argument: timed}
 
     def _timed(self, probe: Probe, function: Callable[..., Any]) -> Callable[..., Any]:
         def timed(*sample: Any) -> Any:
-            if len(probe.samples) < _KEPT:
+            if len(probe.samples) < _MAX_SAMPLES:
                 probe.samples.append(sample)
             began = self._enter()
             try:

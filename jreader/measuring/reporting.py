@@ -21,9 +21,9 @@ from jreader.measuring.probing import Measured, Name, Probed, probe
 from jreader.measuring.verdicts import counted_data, counted_step, counted_wait, limit_of, stages_of
 from jreader.workers.executor_map import workers_of
 
-_LEAST = 4  # feeds of a loop: the first one is that for which all is made
-_IDLE = 8  # feeds after the first, at least, of a loop that does nothing
-_SHORTEST = 0.1  # seconds in which some are read again after it
+_MIN_FEEDS = 4  # feeds of a loop: the first one is that for which all is made
+_MIN_IDLE_FEEDS = 8  # feeds after the first, at least, of a loop that does nothing
+_MIN_SECONDS = 0.1  # seconds in which some are read again after it
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Report:
             StageBar(
                 _stage_title(stage),
                 1e3 * stage.seconds,
-                _who(stage),
+                _workers_in_words(stage),
                 (stage.name, stage.function, stage.where) == limits,
             )
             for stage in self.stages
@@ -127,7 +127,7 @@ def _stage_title(stage: Measured) -> str:
     return f"{named} ({where})" if where else named
 
 
-def _who(stage: Measured) -> str:
+def _workers_in_words(stage: Measured) -> str:
     if stage.name == "step":
         return "the loop"
     who = f"{stage.workers} {stage.by}" if stage.by else "one thread"
@@ -195,10 +195,10 @@ def report(
     if patience:  # what is over all limits comes back as 0
         patience = check_seconds("fleet of jreader.report", patience) or inf
     stats = loader.stats()
-    if len(stats.steps_ns) < _LEAST - 1:
+    if len(stats.steps_ns) < _MIN_FEEDS - 1:
         raise ValueError(
             f"jreader.report(loader) judges by the steps of a loop, and has seen "
-            f"{len(stats.steps_ns)} whole ones: run {_LEAST} steps or more, as in `for feed in "
+            f"{len(stats.steps_ns)} whole ones: run {_MIN_FEEDS} steps or more, as in `for feed in "
             f"loader: step(feed)`, then ask again."
         )
     probed, note = _probed(loader, many, longest)
@@ -263,6 +263,6 @@ def report_of_idle_loop(loader: DataLoader[Any], seconds: float) -> Report:
         with loader.steps() as feeds:
             for number, feed in enumerate(feeds):
                 jax.block_until_ready(feed)
-                if number >= _IDLE and time.perf_counter() > stops:
+                if number >= _MIN_IDLE_FEEDS and time.perf_counter() > stops:
                     break
-        return report(loader, seconds=max(seconds, _SHORTEST))
+        return report(loader, seconds=max(seconds, _MIN_SECONDS))

@@ -38,7 +38,7 @@ from jreader.readers.hashing import modules_in, name_in_cursors, script_as_impor
 from jreader.readers.nodes import readers_below, sources_first
 from jreader.readers.trees import named_leaves
 from jreader.sources.columns import Table
-from jreader.sources.file_checks import States, not_there, path_text
+from jreader.sources.file_checks import States, not_found_error, path_text
 from jreader.sources.files.set_indices import shared_folder
 from jreader.sources.files.stored_files import open_file
 from jreader.sources.remote import RemoteState, is_remote, system_of
@@ -305,7 +305,7 @@ def _pieces_of(source: Any, hashed: str) -> Iterator[tuple[str, _Piece]]:
     paths = source.file_paths()
     for path, name, state in zip(paths, _short_names(paths), States(paths), strict=True):
         if state is None:
-            raise not_there("lock(reader, path)", masked(path), "a file")
+            raise not_found_error("lock(reader, path)", masked(path), "a file")
         yield name, _piece_of(path, state, hashed)
     for name, column in () if paths else named_leaves(source.columns):
         yield name or "rows", _piece_in_memory(column)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from jreader.batches import Batching, batching, stack
-from jreader.batches.padded_batches import varied
+from jreader.batches.padded_batches import lengths_vary
 from jreader.readers import Columns, Reader, length, map_tree
 from jreader.readers.nodes import unit_of
 
@@ -49,7 +49,7 @@ def element_spec_of(reader: Reader[Any], first: Any) -> Any:
 
 def _differ_in_length(found: Batching) -> bool:
     """Return whether batches are as long as their longest sample, and no function changes them."""
-    padded = found.buckets is not None or (found.op is not None and varied(found.op))
+    padded = found.buckets is not None or (found.op is not None and lengths_vary(found.op))
     return padded and not found.functions
 
 

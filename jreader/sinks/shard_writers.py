@@ -88,9 +88,9 @@ class Cuts:
         )
 
 
-def cuts_for(looked: list[Any], shards: int | None, each: int | None, total: int | None) -> Cuts:
+def cuts_for(peeked: list[Any], shards: int | None, each: int | None, total: int | None) -> Cuts:
     """Cuts by what the first samples weigh, where the user does not say how many to take."""
-    mean = max(sum(map(estimated_bytes, looked)) / len(looked), 1)
+    mean = max(sum(map(estimated_bytes, peeked)) / len(peeked), 1)
     block = int(min(max(_BLOCK // mean, 1), _MOST))
     return Cuts(each or int(max(SHARD // mean, 1)), block, shards, total)
 

@@ -172,18 +172,18 @@ def write(
     _check_shards(reader, shards, total)
     encoded = _naming_errors(encode, place)
     drawer = Drawer("write", apart=plane is None and runs_users_code(reader))
-    looked: list[Any] = []
-    up = drawer.begun(partial(_looked_ahead, reader, looked))
+    peeked: list[Any] = []
+    up = drawer.begun(partial(_with_peeked, reader, peeked))
     try:
-        if not looked:
+        if not peeked:
             raise ValueError(
                 f"{described(reader)} has no samples: nothing was written to {str(folder)!r}."
             )
-        first = looked if encoded is None else list(map(encoded, looked))
+        first = peeked if encoded is None else list(map(encoded, peeked))
         shards_of = _FORMATS[format](first, folder.name, **options)
-        cuts = cuts_for(looked, shards, samples_per_shard, total)
-        pieces = _pieces(cuts, plane, looked, up)
-        del looked, first
+        cuts = cuts_for(peeked, shards, samples_per_shard, total)
+        pieces = _pieces(cuts, plane, peeked, up)
+        del peeked, first
         with new_folder(folder, partial(check_free, folder, overwrite=overwrite)) as hidden:
             with Bar(f"writing {folder.name}", total, show=progress) as bar:
                 writers = ShardWriters(
@@ -199,11 +199,11 @@ def write(
     return [str(folder / name) for name in names]
 
 
-def _looked_ahead(reader: Reader[Any], looked: list[Any]) -> Pass[Any]:
+def _with_peeked(reader: Reader[Any], peeked: list[Any]) -> Pass[Any]:
     """A pass over a reader, whose first samples were drawn already."""
     up = start(reader)
     try:
-        looked += first_samples(up.items, _LOOKED_AT)
+        peeked += first_samples(up.items, _LOOKED_AT)
     except BaseException:
         up.close()
         raise
@@ -211,20 +211,20 @@ def _looked_ahead(reader: Reader[Any], looked: list[Any]) -> Pass[Any]:
 
 
 def _pieces(
-    cuts: Cuts, plane: Plane | None, looked: list[Any], up: Pass[Any]
+    cuts: Cuts, plane: Plane | None, peeked: list[Any], up: Pass[Any]
 ) -> Iterator[ShardPiece]:
     """Pieces of all samples: of those that a pass gives, unless they are found by their indices."""
     if plane is None:
-        return streamed_pieces(cuts, _all_samples(looked, up.items))
+        return streamed_pieces(cuts, _all_samples(peeked, up.items))
     up.close()
     return indexed_pieces(cuts, plane.length)
 
 
-def _all_samples(looked: list[Any], left: Iterator[Any]) -> Iterator[Any]:
-    """All samples, those that were looked at first; none is held longer than it is needed."""
-    looked.reverse()
-    while looked:
-        yield looked.pop()
+def _all_samples(peeked: list[Any], left: Iterator[Any]) -> Iterator[Any]:
+    """All samples, those that were peeked at first; none is held longer than it is needed."""
+    peeked.reverse()
+    while peeked:
+        yield peeked.pop()
     yield from left
 
 

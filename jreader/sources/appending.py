@@ -14,10 +14,10 @@ from jreader.readers import leaves
 from jreader.readers.columns import column_of
 from jreader.readers.trees import same_structure
 from jreader.sources.stored_columns import Stored, StoredColumn
-from jreader.sources.stored_rows import Kind, as_found, common, encoded, kind_of, size_of, skeleton
+from jreader.sources.stored_rows import Kind, common, encoded, kind_of, reloaded, size_of, skeleton
 from jreader.sources.transactions import FULL, explaining_full_disk
 
-_AT_ONCE = 1 << 10  # rows that are converted in one go
+_CHUNK = 1 << 10  # rows that are converted in one go
 
 
 class _State(NamedTuple):
@@ -68,7 +68,7 @@ class Appending:
 
     def add(self, sample: Any, at: Any) -> None:
         """Takes one more sample, and the position after it."""
-        sample = as_found(sample)
+        sample = reloaded(sample)
         held = self.held if self.held.columns else self._new_columns(sample)
         if held.tree is not None and not same_structure(held.tree, sample):
             held = self._converted(None)
@@ -148,7 +148,7 @@ class Appending:
 
     def _rewritten(self, number: int, kind: Kind, rows: Iterator[Any]) -> StoredColumn:
         column = StoredColumn.created(self.held.folder, str(number), kind)
-        while some := [encoded(row, kind) for row in islice(rows, _AT_ONCE)]:
+        while some := [encoded(row, kind) for row in islice(rows, _CHUNK)]:
             column = column.appended(some)
         return column
 

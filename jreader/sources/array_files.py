@@ -28,7 +28,7 @@ from jreader.readers.excerpts import is_mapped
 from jreader.readers.joined_columns import concat_columns
 from jreader.sources.columns import FileTable, Table, mismatch
 from jreader.sources.file_checks import (
-    called,
+    call_text,
     check_path,
     check_paths,
     check_unpacked,
@@ -255,7 +255,7 @@ class npz(_ArrayTable):
 
     def __repr__(self) -> str:
         """The call that makes this reader."""
-        return called(self, self.path, *self.names)
+        return call_text(self, self.path, *self.names)
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -351,7 +351,7 @@ class mnist_json(_ArrayTable):
 
     def __repr__(self) -> str:
         """The call that makes this reader."""
-        return called(self, self.path, self.mode)
+        return call_text(self, self.path, self.mode)
 
 
 class _Floats(dict[str, float]):

@@ -59,7 +59,7 @@ class Table(Node[T]):
         for column in reversed(columns):
             if isinstance(column, Column) and column.block_starts is not None:
                 blocks = column.block_starts
-        route = straight(len(columns))
+        route = identity_route(len(columns))
         return Plane(tree, len(columns[0]), route, straight=True, blocks=blocks)
 
     def check_files(self) -> None:
@@ -116,7 +116,7 @@ def _opened_between_looks(table: FileTable[Any]) -> Any:
     return columns
 
 
-def straight(columns: int) -> Callable[[Indices], list[Indices]]:
+def identity_route(columns: int) -> Callable[[Indices], list[Indices]]:
     """The route of so many columns of which sample i is row i."""
     return lambda indices: [indices] * columns
 

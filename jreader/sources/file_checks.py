@@ -43,7 +43,7 @@ _PAUSES = 2  # times as long as a look takes, for which so many are not looked a
 _GONE = (-1, 0, 0)
 
 
-class HereState(NamedTuple):
+class LocalState(NamedTuple):
     """What a file of this machine was: some of what `os.stat` says."""
 
     st_size: int
@@ -51,7 +51,7 @@ class HereState(NamedTuple):
     st_mtime_ns: int
 
 
-State: TypeAlias = "os.stat_result | HereState | RemoteState | None"
+State: TypeAlias = "os.stat_result | LocalState | RemoteState | None"
 """What a file is now; None if it is not there."""
 
 
@@ -83,7 +83,7 @@ class States:
         if at in self.remote:
             return self.remote[at]
         size, node, changed_at = self._numbers[at].tolist()
-        return None if size < 0 else HereState(size, node % (1 << 64), changed_at)
+        return None if size < 0 else LocalState(size, node % (1 << 64), changed_at)
 
     def local_sizes(self) -> list[int]:
         """The size of each in bytes; 0 for remote or missing files."""
@@ -245,7 +245,7 @@ def check_state(path: str, first: State, now: State) -> None:
         raise changed(path, "was replaced by another file")
 
 
-def called(node: Node[Any], *arguments: object) -> str:
+def call_text(node: Node[Any], *arguments: object) -> str:
     """The call that makes this node, as a user would type it."""
     return masked(f"{type(node).__name__}({', '.join(map(repr, arguments))})")
 
@@ -295,7 +295,7 @@ def check_paths(call: str, paths: tuple[Any, ...], *, remote: bool = False) -> t
                     f"there."
                 )
         elif (mode := _mode_of(name)) is None:
-            raise not_there(call, name, "a file")
+            raise not_found_error(call, name, "a file")
         elif not _may_read(name, mode):
             raise PermissionError(
                 f"{call} may not read {name!r}: the user who runs this program has no permission. "
@@ -306,7 +306,7 @@ def check_paths(call: str, paths: tuple[Any, ...], *, remote: bool = False) -> t
     return tuple(names)
 
 
-def not_there(call: str, name: str, what: str) -> FileNotFoundError:
+def not_found_error(call: str, name: str, what: str) -> FileNotFoundError:
     """The error for a path that does not name `what`."""
     why = "does not exist" if state_of(name) is None else f"is not {what}"
     if _ONE_SLASH.match(name):

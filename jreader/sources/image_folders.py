@@ -18,14 +18,14 @@ from jreader.readers.columns import Array, Column, Where
 from jreader.readers.credentials import masked
 from jreader.readers.declarations import convert_fields
 from jreader.sources.columns import Table
-from jreader.sources.file_checks import damaged, is_folder, not_there, path_text
+from jreader.sources.file_checks import damaged, is_folder, not_found_error, path_text
 from jreader.sources.files.block_store import Store, checked_store
 from jreader.sources.files.file_readers import typed_arguments, typed_call
 from jreader.sources.files.stored_files import open_file, read_many
 from jreader.sources.remote import forget, is_remote, remote_entries, remote_states
 
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
-_AT_ONCE = 64  # images elsewhere that are asked for together
+_CHUNK = 64  # images elsewhere that are asked for together
 
 
 def _checked_folder(call: str, path: Any) -> str:
@@ -33,7 +33,7 @@ def _checked_folder(call: str, path: Any) -> str:
     if name is None:
         raise TypeError(f"{call} needs a str or a path, not {path!r}.")
     if not is_remote(name) and not is_folder(name):
-        raise not_there(call, name, "a folder")
+        raise not_found_error(call, name, "a folder")
     return name
 
 
@@ -224,7 +224,7 @@ class _Images(Column):
 
 def _file_contents(paths: Sequence[str], store: Store | None) -> Iterator[bytes]:
     """What files hold."""
-    many = _AT_ONCE if any(map(is_remote, paths[:1])) else 1
+    many = _CHUNK if any(map(is_remote, paths[:1])) else 1
     for low in range(0, len(paths), many):
         some = paths[low : low + many]
         remote_states([path for path in some if is_remote(path)])  # all at once

@@ -22,11 +22,11 @@ from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.file_readers import Paths, written
 from jreader.sources.files.index_cache import in_threads
 from jreader.sources.files.records import Parse, RecordFiles
-from jreader.sources.text_files import LineFiles, without_a_byte
+from jreader.sources.text_files import LineFiles, empty_file_error
 
 _EXPECTED = "a file for jsonl"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_AT_ONCE = 1 << 24  # bytes that a thread looks through in one go
+_CHUNK = 1 << 24  # bytes that a thread looks through in one go
 _IN_A_ROW = 1 << 31  # bytes after which all threads wait for one another
 _NEWLINE = 10
 _SPACES = np.zeros(256, bool)
@@ -115,11 +115,11 @@ class jsonl(LineFiles[Any], RecordFiles[Any]):
     def find(self, file: ByteFile) -> Array:
         """The bytes at which lines begin that are not blank, and the size of the file."""
         if not file.size:
-            raise without_a_byte(file.path, _EXPECTED)
+            raise empty_file_error(file.path, _EXPECTED)
         begins = list[Array]()
         for first in range(0, file.size, _IN_A_ROW):  # a server may claim any size
             end = min(first + _IN_A_ROW, file.size)
-            parts = [range(low, min(low + _AT_ONCE, end)) for low in range(first, end, _AT_ONCE)]
+            parts = [range(low, min(low + _CHUNK, end)) for low in range(first, end, _CHUNK)]
             begins += in_threads(lambda part: _begins(file, part), parts)
         return np.concatenate([*begins, [file.size]]).astype(np.int64)
 
@@ -155,7 +155,7 @@ def _is_blank(file: ByteFile, data: bytes, first: int, begin: int) -> bool:
     line = data[begin : end if end >= 0 else len(data)]
     place = first + len(data)
     while not line.strip() and end < 0 and place < file.size:
-        line = file.read(place, min(_AT_ONCE, file.size - place))
+        line = file.read(place, min(_CHUNK, file.size - place))
         place, end = place + len(line), line.find(b"\n")
         line = line[: end if end >= 0 else len(line)]
     return not line.strip()

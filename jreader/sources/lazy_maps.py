@@ -23,7 +23,7 @@ from jreader.readers.overlaps import overlapping
 from jreader.sources.file_checks import State, changed
 from jreader.sources.files.byte_ranges import Descriptor, keep_few_open
 
-_RESIDENT = 1 << 28  # bytes of the files of one source that may be resident
+_MAX_RESIDENT = 1 << 28  # bytes of the files of one source that may be resident
 _BLOCK = 1 << 21  # bytes that one read may make resident: a huge page of the file cache
 _SMALL = 1 << 16  # bytes: what is less is copied, if it is not read in order
 
@@ -40,14 +40,14 @@ class ResidentBytes:
 
     def __init__(self, size: int) -> None:
         """Begins with nothing read."""
-        self.bounded = size > _RESIDENT and hasattr(mmap, "MADV_DONTNEED")
+        self.bounded = size > _MAX_RESIDENT and hasattr(mmap, "MADV_DONTNEED")
         self._bytes = 0
         self._touched: dict[LazyMap, None] = {}
 
     def read(self, which: LazyMap, size: int) -> None:
         """Notes bytes that are about to be read; releases earlier ones if they are many."""
         self._bytes += size
-        if self._bytes > _RESIDENT:
+        if self._bytes > _MAX_RESIDENT:
             touched, self._touched, self._bytes = self._touched, {}, size
             for each in touched:
                 each.give_back()

@@ -20,7 +20,7 @@ from jreader.readers import argument, op
 from jreader.readers.columns import Array
 from jreader.readers.credentials import masked
 from jreader.readers.hashing import text_hash
-from jreader.sources.file_checks import are_files, damaged, not_there, reading
+from jreader.sources.file_checks import are_files, damaged, not_found_error, reading
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.file_readers import Paths, files_named
@@ -144,7 +144,7 @@ def _index_of(folder: str) -> str:
     while not are_files([above + _INDEX])[0]:
         below, above = above, above[: above[:-1].rfind("/") + 1]
         if above == below or above.endswith("//"):
-            raise not_there(mds.shown_call, masked(folder) + _INDEX, "a file")
+            raise not_found_error(mds.shown_call, masked(folder) + _INDEX, "a file")
     return above + _INDEX
 
 

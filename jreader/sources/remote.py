@@ -20,9 +20,9 @@ from typing import Any
 from jreader.extras import extra
 from jreader.readers.credentials import masked
 from jreader.sources.retries import (
-    NoRanges,
-    OtherFile,
-    ShortAnswer,
+    FileReplaced,
+    RangesUnsupported,
+    TruncatedResponse,
     request,
     request_once,
     retried,
@@ -31,7 +31,7 @@ from jreader.sources.retries import (
 )
 
 _FRESH = 30.0  # seconds for which a file is not looked at again: a pass begins with a look at all
-_AT_ONCE = 32  # looks at files that are on their way at the same time
+_CHUNK = 32  # looks at files that are on their way at the same time
 
 _SPAN = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(::[^:/]+)*://")
@@ -135,7 +135,7 @@ def remote_states(paths: Sequence[str]) -> list[RemoteState | None]:
     now = time.monotonic()
     old = [path for path in dict.fromkeys(paths) if now - _SEEN.get(path, _NEVER)[0] > _FRESH]
     looks = [partial(_look, path, *system_of(path)) for path in old]
-    for path, state in zip(old, run_all(looks, _AT_ONCE), strict=True):
+    for path, state in zip(old, run_all(looks, _CHUNK), strict=True):
         _SEEN[path] = now, state
     return [_SEEN[path][1] for path in paths]
 
@@ -212,7 +212,7 @@ async def range_of(path: str, offset: int, size: int, state: RemoteState) -> byt
         state: What the file was when it was found.
 
     Raises:
-        OtherFile: A web server has another file now.
+        FileReplaced: A web server has another file now.
         TimeoutError: The last try was not over in time.
         OSError: The range cannot be had, for another reason; the message says which.
     """
@@ -226,7 +226,7 @@ async def range_of(path: str, offset: int, size: int, state: RemoteState) -> byt
 
     try:
         return await retried(f"bytes {offset:,} to {offset + size:,} of {masked(path)}", attempt)
-    except NoRanges as error:
+    except RangesUnsupported as error:
         raise OSError(
             f"{masked(path)} is served without ranges: {error}. Copy the file to this machine, or "
             f"to a server that gives ranges."
@@ -237,9 +237,9 @@ async def web_range(system: Any, url: str, offset: int, size: int, state: Remote
     """Those bytes of a file of a web server, which is asked once.
 
     Raises:
-        OtherFile: It has another size, ETag or date than when it was found.
-        ShortAnswer: Other bytes came, or too few.
-        NoRanges: The server does not give ranges.
+        FileReplaced: It has another size, ETag or date than when it was found.
+        TruncatedResponse: Other bytes came, or too few.
+        RangesUnsupported: The server does not give ranges.
         FileNotFoundError: There is no such file (any more).
     """
     options = dict(system.kwargs)
@@ -268,13 +268,13 @@ def exact_bytes(data: bytes, size: int) -> bytes:
     """The bytes, if there are so many.
 
     Raises:
-        ShortAnswer: There are fewer.
-        NoRanges: There are more.
+        TruncatedResponse: There are fewer.
+        RangesUnsupported: There are more.
     """
     if len(data) < size:
-        raise ShortAnswer(f"{len(data):,} of {size:,} bytes came")
+        raise TruncatedResponse(f"{len(data):,} of {size:,} bytes came")
     if len(data) > size:
-        raise NoRanges(f"{size:,} bytes were asked for, and more came")
+        raise RangesUnsupported(f"{size:,} bytes were asked for, and more came")
     return data
 
 
@@ -286,22 +286,22 @@ def _check_state(headers: Any, state: RemoteState) -> None:
     else:
         same = not date or not state.date or date == state.date
     if not same:
-        raise OtherFile("the server has another file now")
+        raise FileReplaced("the server has another file now")
 
 
 def _check_span(answer: Any, offset: int, size: int, state: RemoteState) -> None:
     if answer.status != 206:
         if offset or size != state.st_size or answer.content_length not in (None, size):
-            raise NoRanges(f"{size:,} bytes were asked for, and the whole file came")
+            raise RangesUnsupported(f"{size:,} bytes were asked for, and the whole file came")
         return
     said = answer.headers.get("Content-Range", "nothing")
     span = _SPAN.fullmatch(said.strip())
     if span is None or (int(span[1]), int(span[2])) != (offset, offset + size - 1):
-        raise ShortAnswer(
+        raise TruncatedResponse(
             f"bytes {offset}-{offset + size - 1} were asked for, and the answer says: {said}"
         )
     if span[3] not in ("*", str(state.st_size)):
-        raise OtherFile(f"the file had {state.st_size:,} bytes, and has {int(span[3]):,} now")
+        raise FileReplaced(f"the file had {state.st_size:,} bytes, and has {int(span[3]):,} now")
 
 
 def is_web(path: str) -> bool:

@@ -34,21 +34,21 @@ _STATUS_NAMES = ("status", "status_code", "code")
 _NETWORKS = ("aiohttp", "botocore", "urllib3", "requests", "httpx", "httpcore", "http", "ssl")
 
 
-class OtherFile(OSError):
+class FileReplaced(OSError):
     """An answer is of another file than the one that was found."""
 
 
-class ShortAnswer(OSError):
+class TruncatedResponse(OSError):
     """A server sent fewer bytes than were asked for, or others."""
 
 
-class NoRanges(OSError):
+class RangesUnsupported(OSError):
     """A server does not give ranges; to ask again does not help."""
 
 
 _PERMANENT = (
     *(FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError),
-    *(OtherFile, NoRanges),
+    *(FileReplaced, RangesUnsupported),
 )
 
 
@@ -102,7 +102,7 @@ async def retried(what: str, attempt: Callable[[], Awaitable[T]]) -> T:
         number += 1
         try:
             return cast("T", await asyncio.wait_for(attempt(), _TIMEOUT))
-        except (OtherFile, NoRanges):
+        except (FileReplaced, RangesUnsupported):
             raise
         except Exception as error:
             if number == _TRIES or not is_transient(error):

@@ -21,8 +21,8 @@ from jreader.sources.stored_rows import Kind
 _WORD = np.dtype("<u4")  # a trace of jax has no wider one
 _BITS = 32
 _BLOCK = 512  # bits
-_AT_ONCE = 1 << 14  # blocks that are counted in one go
-_EACH = 64  # bytes that a bit takes with its position, until it is written
+_CHUNK = 1 << 14  # blocks that are counted in one go
+_BYTES_PER_BIT = 64  # bytes that a bit takes with its position, until it is written
 
 
 class AppendedBits(Appending):
@@ -31,7 +31,7 @@ class AppendedBits(Appending):
     def add(self, sample: Any, at: Any) -> None:
         """Takes the bit of one more sample, True or False, and the position after it."""
         self._state.added.append((sample, at))
-        self.bytes += _EACH
+        self.bytes += _BYTES_PER_BIT
 
     def written(self, held: Stored) -> Stored:
         """What is held, with the bits that were added, and how many are set if these are all."""
@@ -68,8 +68,8 @@ def _counts(bits: StoredColumn) -> Array:
     """How many bits are set before each block, and in all."""
     words = _words_of_blocks(bits)
     counts = np.zeros(len(words) + 1, np.int64)
-    for low in range(0, len(words), _AT_ONCE):
-        some = np.bitwise_count(words[low : low + _AT_ONCE])
+    for low in range(0, len(words), _CHUNK):
+        some = np.bitwise_count(words[low : low + _CHUNK])
         counts[1 + low : 1 + low + len(some)] = some.sum(1)
     return counts.cumsum()
 

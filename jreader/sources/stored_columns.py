@@ -44,7 +44,7 @@ _OFFSET = np.dtype(np.int64)
 _CHUNK = 1 << 22  # bytes that are read in one go
 TABLE = "columns.json"
 _FORMAT = 2
-_BEFORE = 10 * 10**9  # ns by which files are dated back
+_BACKDATED_NS = 10 * 10**9  # ns by which files are dated back
 
 
 def npy_head(dtype: np.dtype[Any], shape: tuple[int, ...], rows: int = 0) -> bytes:
@@ -280,7 +280,7 @@ class Stored:
         Files are dated back, so that every later change gives them another time, however soon it
         comes.
         """
-        then = time.time_ns() - _BEFORE
+        then = time.time_ns() - _BACKDATED_NS
         for file in self.files:
             os.utime(file.path, ns=(then, then))
         times = {file.path.name: _time(file) for file in self.files}

@@ -102,17 +102,17 @@ def _is_plain(dtype: np.dtype[Any]) -> bool:
     return not dtype.hasobject and dtype.kind != "T" and dtype.itemsize > 0
 
 
-def as_found(sample: Any) -> Any:
+def reloaded(sample: Any) -> Any:
     """The sample as a column gives it again, whatever the kind of the column.
 
-    >>> as_found({"label": 3, "text": "a"})
+    >>> reloaded({"label": 3, "text": "a"})
     {'label': np.int64(3), 'text': 'a'}
 
     Raises:
         TypeError: It holds itself.
     """
     try:
-        return map_tree(_as_found, sample) if restores(sample) else sample
+        return map_tree(_leaf_reloaded, sample) if restores(sample) else sample
     except RecursionError:
         raise TypeError(
             f"cache(reader, path) keeps samples in files, and a {type(sample).__name__} that holds "
@@ -121,7 +121,7 @@ def as_found(sample: Any) -> Any:
         ) from None
 
 
-def _as_found(leaf: Any) -> Any:
+def _leaf_reloaded(leaf: Any) -> Any:
     """A read-only copy of an array, and NumPy's number for one of Python."""
     if (dtype := NUMBERS.get(type(leaf))) is not None:
         return leaf if type(leaf) is int and leaf not in INT64 else dtype.type(leaf)

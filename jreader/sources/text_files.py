@@ -27,7 +27,7 @@ from jreader.sources.remote import is_remote
 
 T = TypeVar("T")
 
-_AT_ONCE = 1 << 22  # bytes of a file elsewhere that are fetched at once
+_CHUNK = 1 << 22  # bytes of a file elsewhere that are fetched at once
 
 
 class LineFiles(FileReader[T]):
@@ -70,7 +70,7 @@ class LineFiles(FileReader[T]):
     @contextmanager
     def _opened(self, index: int) -> Iterator[tuple[Any, int]]:
         """A file, unpacked, whose lines are split in C, and how many bytes it has as it lies."""
-        path, block = self.paths[index], self.block or _AT_ONCE
+        path, block = self.paths[index], self.block or _CHUNK
         remote = FileObject(self.files[index]) if is_remote(path) else None
         with io.BufferedReader(remote, block) if remote else Path(path).open("rb") as file:
             size = remote.file.size if remote else os.fstat(file.fileno()).st_size
@@ -99,7 +99,7 @@ class LineFiles(FileReader[T]):
         """The part of a file that is read; the end of a packed one is unknown."""
         packed = path.endswith(".gz")
         if not size and (packed or not self.blank):
-            raise without_a_byte(path, "a gzip file" if packed else expected)
+            raise empty_file_error(path, "a gzip file" if packed else expected)
         whole = 0 if packed else size
         part = FilePart(path, *(self.part or (0, 1, whole)))
         part.check_size(whole)
@@ -186,7 +186,7 @@ class text(LineFiles[str]):
         return bare.decode(self.encoding)
 
 
-def without_a_byte(path: str, expected: str) -> DamagedData:
+def empty_file_error(path: str, expected: str) -> DamagedData:
     """The error of a file that is empty."""
     said = "it is empty; leave it out of the paths if its writer had no lines for it"
     return damaged(path, expected, said)

@@ -28,7 +28,7 @@ from jreader.sources.files.tf_examples import Feature, checked_features, example
 
 _EXPECTED = "a TFRecord file"
 _HEAD, _TAIL = struct.Struct("<QI"), struct.Struct("<I")
-_LEAST = _HEAD.size + _TAIL.size  # bytes of a record without data
+_FRAMING = _HEAD.size + _TAIL.size  # bytes of a record without data
 _WINDOW, _STEP = 1 << 20, 1 << 12  # bytes that are looked through at once: of small records, large
 
 
@@ -100,17 +100,17 @@ class tfrecord(RecordFiles[Any]):
         """The bytes at which records begin, and the end; the head of what is no record is one."""
         crc32c, offsets, at = _crc32c(), [0], 0
         data, base, window = b"", 0, _WINDOW
-        while file.size - at >= _LEAST:
+        while file.size - at >= _FRAMING:
             if at + _HEAD.size > base + len(data):
                 base, data = at, file.read(at, min(window, file.size - at))
             length, crc = _HEAD.unpack_from(data, at - base)
-            after = at + _LEAST + length
+            after = at + _FRAMING + length
             if after > file.size or _masked(crc32c(data[at - base : at - base + 8])) != crc:
                 break
             window = _WINDOW if length < _WINDOW >> 4 else _STEP
             offsets.append(at := after)
         if at < file.size or not file.size:
-            offsets.append(min(at + _LEAST, file.size))
+            offsets.append(min(at + _FRAMING, file.size))
         return np.array(offsets, np.int64)
 
     def parser(self) -> Parse[Any]:
@@ -139,16 +139,16 @@ def _checked_records(
     ends: list[int],
 ) -> Iterator[Any]:
     for begin, end in zip(begins, ends, strict=True):
-        if end - begin < _LEAST:
+        if end - begin < _FRAMING:
             raise _wrong(file, offset + begin, data[begin:end], f"has {end - begin} bytes")
         length, crc = _HEAD.unpack_from(data, begin)
         if _masked(crc32c(data[begin : begin + 8])) != crc:
             said = "has a length that does not match its CRC"
             raise _wrong(file, offset + begin, data[begin:end], said)
-        if length != end - begin - _LEAST:
-            most = max(file.size - offset - begin - _LEAST, 0)
+        if length != end - begin - _FRAMING:
+            most = max(file.size - offset - begin - _FRAMING, 0)
             said = f"has {length:,} bytes of data, "
-            said += f"and {most:,} follow" if length > most else f"not {end - begin - _LEAST:,}"
+            said += f"and {most:,} follow" if length > most else f"not {end - begin - _FRAMING:,}"
             raise _wrong(file, offset + begin, data[begin:end], said)
         record = data[begin + _HEAD.size : end - _TAIL.size]
         if _masked(crc32c(record)) != _TAIL.unpack_from(data, end - _TAIL.size)[0]:

@@ -50,7 +50,7 @@ IDX_MAGIC = b"MMIDIDX\0\0"
 _IDX = "the .idx of a .bin file, as Megatron writes it"
 _IDX_HEAD = 26  # bytes: magic, version (8), dtype (1), number of sequences (8)
 IDX_DTYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16"}
-_AT_ONCE = 1 << 24  # bytes that a thread looks through in one go
+_CHUNK = 1 << 24  # bytes that a thread looks through in one go
 
 
 def _integer_dtype(call: str, dtype: Any) -> str:
@@ -381,7 +381,7 @@ def _documents_in(file: Tokens, eos: int | None) -> Array:
 
 
 def _token_ranges(file: Tokens) -> list[range]:
-    step = _AT_ONCE // file.dtype.itemsize
+    step = _CHUNK // file.dtype.itemsize
     return [range(low, min(low + step, file.count)) for low in range(0, file.count, step)]
 
 

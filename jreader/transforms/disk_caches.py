@@ -31,17 +31,17 @@ from jreader.readers.messages import refusal_in
 from jreader.readers.passes import checked_position
 from jreader.readers.seeds import lacks_seed
 from jreader.sources.appending import Appending
-from jreader.sources.columns import straight
+from jreader.sources.columns import identity_route
 from jreader.sources.file_checks import changed, check_map, path_text
 from jreader.sources.stored_columns import TABLE, Stored, read_table
-from jreader.sources.stored_rows import as_found, encoded, kind_of, size_of
+from jreader.sources.stored_rows import encoded, kind_of, reloaded, size_of
 from jreader.sources.transactions import locked
 
 T = TypeVar("T")
 
 _BYTES = 1 << 24  # of samples that wait to be written
 _SECONDS = 5.0  # that a sample waits at most, if more come
-_AT_ONCE = 1 << 8  # rows that are looked up in one go
+_CHUNK = 1 << 8  # rows that are looked up in one go
 _TURNS = 3
 _LOCK_SECONDS = 600.0  # seconds to wait for a process that writes no sample
 _POLL_SECONDS = 0.1  # seconds between two looks whether it has ended
@@ -122,7 +122,7 @@ class DiskCache(Generic[T]):
 
     def bytes_of(self, sample: Any) -> float:
         """The bytes that a sample takes, nearly."""
-        parts = leaves(as_found(sample))
+        parts = leaves(reloaded(sample))
         return sum(size_of(encoded(part, kind_of(part))) for part in parts)
 
     @cached_property
@@ -151,7 +151,7 @@ class DiskCache(Generic[T]):
         columns = leaves(held.mapped)
         for column in columns:
             check_map(column)
-        return Plane(held.mapped, held.rows, straight(len(columns)), straight=True)
+        return Plane(held.mapped, held.rows, identity_route(len(columns)), straight=True)
 
     def is_complete(self, node: Any) -> bool:
         """Whether the folder has all samples by now, or gets them before it is read."""
@@ -287,14 +287,14 @@ class DiskCache(Generic[T]):
                         some = writer.upto(index)
                 if some is not None:
                     return some
-                bypass.append(self.bypass(index).mapped(as_found))
+                bypass.append(self.bypass(index).mapped(reloaded))
             return list(islice(bypass[0].items, 1))
 
     def _stored_samples(self, index: int) -> list[T] | None:
         """Samples from an index on that are in the folder; None if there are none yet."""
         held = self.held()
         if index < held.rows:
-            return list(held.samples(index, min(index + _AT_ONCE, held.rows)))
+            return list(held.samples(index, min(index + _CHUNK, held.rows)))
         return [] if held.whole else None
 
     def _lock(self) -> int | None:

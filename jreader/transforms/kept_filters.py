@@ -40,7 +40,7 @@ from jreader.sources.stored_bits import AppendedBits, Ranks, bits_of
 from jreader.sources.stored_columns import Stored
 from jreader.transforms.disk_caches import CacheWriter, DiskCache, metadata, stop_writing
 
-_AT_ONCE = 1 << 14  # bits that are looked up in one go
+_CHUNK = 1 << 14  # bits that are looked up in one go
 _EACH = 9 / 64  # bytes of a bit, with the counts
 
 
@@ -217,7 +217,7 @@ class KeptBits(DiskCache[Any]):
     def known_bits(self, seen: int) -> list[int]:
         """Some bits from a sample on; none where none are known."""
         with self._turn:
-            return bits_of(self.held(), seen, seen + _AT_ONCE)
+            return bits_of(self.held(), seen, seen + _CHUNK)
 
     def writer_at(self, seen: int) -> CacheWriter[Any] | None:
         """What a pass after so many samples writes with, if it is the one to learn what follows."""

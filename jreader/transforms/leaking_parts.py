@@ -21,7 +21,7 @@ from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.nodes import field_names
 from jreader.transforms.sample_rng import keyed
 
-_MOST = 16  # parts of one plan that are remembered
+_MAX_NOTED = 16  # parts of one plan that are remembered
 
 _noted: WeakKeyDictionary[Reader[Any], list[tuple[str, Any]]] = WeakKeyDictionary()
 
@@ -47,7 +47,7 @@ def note_part(part: Node[Any]) -> None:
                 f"seed=0), and then type train.shuffle(seed=0)."
             )
         noted.append((spelled, places))
-        del noted[:-_MOST]
+        del noted[:-_MAX_NOTED]
 
 
 def _spelled(ops: list[Node[Any]]) -> str:

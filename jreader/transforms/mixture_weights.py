@@ -15,7 +15,7 @@ from jreader import errors
 from jreader.orders.turns import MOST_LEVELS, levels_of
 from jreader.readers import Reader, described
 
-_MOST = 1 << 46  # of the sum: counts are exact to 2**46 turns
+_MAX_SUM = 1 << 46  # of the sum: counts are exact to 2**46 turns
 _TEMPERED = 1 << 40  # lengths to some power are no exact numbers
 
 
@@ -154,8 +154,8 @@ def _whole_numbers(
 ) -> tuple[int, ...]:
     scale = math.lcm(*(number.denominator for number in numbers))
     whole = [int(number * scale) for number in numbers]
-    if (total := sum(whole)) > _MOST:
-        whole = [round(Fraction(number * (_MOST - len(whole)), total)) for number in whole]
+    if (total := sum(whole)) > _MAX_SUM:
+        whole = [round(Fraction(number * (_MAX_SUM - len(whole)), total)) for number in whole]
     shares = [each for each, number in zip(whole, numbers, strict=True) if number]
     least = min(shares)
     if not least or levels_of(shares) > MOST_LEVELS:

@@ -70,7 +70,7 @@ from jreader.transforms.selections import extent_of
 
 T = TypeVar("T")
 
-_AT_FIRST, _AT_ONCE = 64, 4096  # turns that are computed in one go for a stream
+_AT_FIRST, _CHUNK = 64, 4096  # turns that are computed in one go for a stream
 _NO_LIMIT = 1 << 62
 _NONE: Any = object()
 _REPEATS = "all", "repeat"  # ends that have readers begin again
@@ -243,7 +243,7 @@ class mix(Adjustable[T]):
             last = turn + many if end is None else min(turn + many, end)
             which, _ = schedule.at(np.arange(turn, last), path)
             yield from which.tolist()
-            turn, many = last, min(2 * many, _AT_ONCE)
+            turn, many = last, min(2 * many, _CHUNK)
 
     def _ends(self, sources: list[_Source], turn: int) -> bool:
         """Whether the pass ends at a turn, where nothing waits for a source to end."""

@@ -21,8 +21,8 @@ from jreader.sources.transactions import removed
 from jreader.transforms.disk_caches import PIECES, CacheWriter, DiskCache
 from jreader.transforms.slices import firstn, skip
 
-_MOST = 256  # pieces
-_LEAST = 512  # samples of a piece, or a multiple of it
+_MAX_PIECES = 256  # pieces
+_MIN_PIECE = 512  # samples of a piece, or a multiple of it
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Pieces:
     @property
     def size(self) -> int:
         """How many samples each piece is of, but for the last one."""
-        return -(-self.rows // (_MOST * _LEAST)) * _LEAST or _LEAST
+        return -(-self.rows // (_MAX_PIECES * _MIN_PIECE)) * _MIN_PIECE or _MIN_PIECE
 
     @property
     def numbers(self) -> range:

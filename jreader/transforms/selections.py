@@ -36,7 +36,7 @@ from jreader.transforms.leaking_parts import note_part
 
 T = TypeVar("T")
 
-_AT_ONCE = 16384  # indices that are computed in one go
+_CHUNK = 16384  # indices that are computed in one go
 
 
 class _ByNumber(Node[T]):
@@ -62,8 +62,8 @@ class _ByNumber(Node[T]):
 
         def deal() -> Iterator[T]:
             get = find or list(up.items).__getitem__
-            for low in range(done, many, _AT_ONCE):
-                for index in self.order(np.arange(low, min(low + _AT_ONCE, many))).tolist():
+            for low in range(done, many, _CHUNK):
+                for index in self.order(np.arange(low, min(low + _CHUNK, many))).tolist():
                     yield get(index)
 
         items, count = counted(deal(), done)

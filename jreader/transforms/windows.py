@@ -37,7 +37,7 @@ from jreader.readers.ragged import Ragged, lengths_hash
 from jreader.readers.seeds import random_ops
 from jreader.readers.windowed import ConcatRows, Cut, Windowed
 
-_AT_ONCE = 1 << 20  # documents that are routed in one go
+_CHUNK = 1 << 20  # documents that are routed in one go
 
 
 @op
@@ -204,8 +204,8 @@ def _documents_end_to_end(up: Plane) -> list[tuple[tuple[Any, int], Array]]:
     every = leaves(up.columns)
     if up.straight and all(up.length == len(column) for column in every):
         return [((each.values, int(each.offsets[0])), each.lengths()) for each in every]
-    runs = range(0, up.length, _AT_ONCE)
-    routed = [up.rows(np.arange(low, min(low + _AT_ONCE, up.length))) for low in runs]
+    runs = range(0, up.length, _CHUNK)
+    routed = [up.rows(np.arange(low, min(low + _CHUNK, up.length))) for low in runs]
     found = []
     for number, column in enumerate(every):
         rows = np.concatenate([np.zeros(0, np.int64), *(each[number] for each in routed)])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from seen import canonical
 
-from jreader.sources.stored_rows import as_found
+from jreader.sources.stored_rows import reloaded
 
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None  # many short lives of files
 
@@ -59,7 +59,7 @@ COUNT = 8
 
 def as_kept(samples):
     """What a cache gives of some samples, as a list that `==` compares."""
-    return [canonical(as_found(sample)) for sample in samples]
+    return [canonical(reloaded(sample)) for sample in samples]
 
 
 def documents():

@@ -16,7 +16,7 @@ from widths import examples
 
 import jreader
 from jreader import arrayrecord, arrow, npy, parquet, tar, write
-from jreader.sources.stored_rows import as_found
+from jreader.sources.stored_rows import reloaded
 
 FAST = "/dev/shm" if Path("/dev/shm").is_dir() else None  # many short lives of files
 SIZES = {"samples_per_shard": st.integers(1, 5), "threads": st.integers(1, 3)}
@@ -94,7 +94,7 @@ def native(leaf):
 
 
 def found_again(sample):
-    return as_found(jreader.readers.map_tree(native, sample))
+    return reloaded(jreader.readers.map_tree(native, sample))
 
 
 @given(samples_of(structs), st.fixed_dictionaries(SIZES))

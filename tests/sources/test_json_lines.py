@@ -73,7 +73,7 @@ class TestBlankLines:
     def test_the_rest_is_what_python_finds(self, tmp_path_factory, lines, part):
         """In parts that are searched alone, of a few bytes."""
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("jreader.sources.json_lines._AT_ONCE", part)
+            patch.setattr("jreader.sources.json_lines._CHUNK", part)
             path = tmp_path_factory.mktemp("lines") / "a.jsonl"
             path.write_bytes(b"\n".join(lines) or b"\n")
             assert everything(jsonl(path)) == [json.loads(line) for line in lines if line.strip()]

@@ -355,7 +355,7 @@ class TestSize:
     ):
         """Neither one that is opened later, nor one that has to be opened again."""
         monkeypatch.setattr("jreader.sources.files.byte_ranges._OPEN", 3)
-        monkeypatch.setattr("jreader.sources.lazy_maps._RESIDENT", resident)
+        monkeypatch.setattr("jreader.sources.lazy_maps._MAX_RESIDENT", resident)
         paths = [flat(tmp_path / f"{number}.bin", [0] * 5) for number in range(5)]
         plan = Pipeline(tokens(paths)).windows(5)
         assert all(not window.any() for window in plan)  # so that some were open before
@@ -382,7 +382,7 @@ class TestSize:
             part.tofile(path)
         plain = tokens(paths, dtype, eos=7)
         expected = [document.copy() for document in plain()]
-        monkeypatch.setattr("jreader.sources.lazy_maps._RESIDENT", 0)
+        monkeypatch.setattr("jreader.sources.lazy_maps._MAX_RESIDENT", 0)
         monkeypatch.setattr("jreader.sources.lazy_maps._BLOCK", 8)
         monkeypatch.setattr("jreader.sources.lazy_maps._SMALL", 20)
         monkeypatch.setattr("jreader.sources.files.byte_ranges._OPEN", open_at_once)
@@ -401,7 +401,7 @@ class TestSize:
         )
 
     def test_a_file_that_is_cut_in_the_middle_of_a_pass_is_an_error(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("jreader.sources.lazy_maps._RESIDENT", 0)
+        monkeypatch.setattr("jreader.sources.lazy_maps._MAX_RESIDENT", 0)
         path = flat(tmp_path / "a.bin", list(range(1000)))
         for plan in (
             Pipeline(tokens(path)).windows(10),

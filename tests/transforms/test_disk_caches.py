@@ -23,7 +23,7 @@ from jreader.errors import DamagedData, NotResumable
 from jreader.readers import indexed, start
 from jreader.readers.columns import offsets_of
 from jreader.sources.stored_columns import read_table
-from jreader.sources.stored_rows import Kind, as_found, decoded_rows, encoded, values_of
+from jreader.sources.stored_rows import Kind, decoded_rows, encoded, reloaded, values_of
 
 
 def holding_itself():
@@ -62,7 +62,7 @@ def test_every_pass_gives_the_samples_and_resumes_at_every_position(recipe):
         if jreader.readers.seeds.lacks_seed(plan):
             return
         kept = cache(plan, f"{folder}/kept")
-        plain = see(map_readers(as_found, plan))
+        plain = see(map_readers(reloaded, plan))
         if plain.error:
             assert see(kept).samples == plain.samples
             assert see(kept).samples == plain.samples  # what was written, and the error again
@@ -84,7 +84,7 @@ def test_every_pass_gives_the_samples_and_resumes_at_every_position(recipe):
 @examples(30)
 def test_random_trees_come_back_as_they_were(samples):
     with TemporaryDirectory(dir=FAST) as folder:
-        expected = list(map(as_found, samples))
+        expected = list(map(reloaded, samples))
         for _ in range(2):
             assert same(cache(lambda: iter(samples), f"{folder}/kept")(), expected)
 

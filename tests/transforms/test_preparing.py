@@ -105,7 +105,7 @@ def test_pieces_of_samples_of_any_kind_are_joined_as_one_pass_writes_them(sample
     def made(folder):
         return Pipeline(arrays(np.arange(len(samples)))).map(lambda n: samples[n]).cache(folder)
 
-    before, pieces._LEAST = pieces._LEAST, size
+    before, pieces._MIN_PIECE = pieces._MIN_PIECE, size
     try:
         with TemporaryDirectory(dir=FAST) as folder:
             list(made(f"{folder}/one/kept"))
@@ -114,7 +114,7 @@ def test_pieces_of_samples_of_any_kind_are_joined_as_one_pass_writes_them(sample
             assert contents(f"{folder}/many") == contents(f"{folder}/one")
             assert [*map(canonical, made(f"{folder}/many/kept"))] == as_kept(samples)
     finally:
-        pieces._LEAST = before
+        pieces._MIN_PIECE = before
 
 
 @given(st.lists(st.booleans(), max_size=60), st.sampled_from([1, 8, 12]), st.integers(0, 20))
@@ -124,7 +124,7 @@ def test_bits_in_pieces_of_any_size_are_joined_as_one_pass_writes_them(bits, siz
         rows = Pipeline(arrays(np.arange(len(bits))))
         return rows.filter(lambda n: bits[n], keep=folder)
 
-    before, pieces._LEAST = pieces._LEAST, size
+    before, pieces._MIN_PIECE = pieces._MIN_PIECE, size
     try:
         with TemporaryDirectory(dir=FAST) as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -134,7 +134,7 @@ def test_bits_in_pieces_of_any_size_are_joined_as_one_pass_writes_them(bits, siz
             assert contents(f"{folder}/many") == contents(f"{folder}/one")
             assert [*map(int, made(f"{folder}/many/kept"))] == np.flatnonzero(bits).tolist()
     finally:
-        pieces._LEAST = before
+        pieces._MIN_PIECE = before
 
 
 def test_pieces_are_not_joined_under_a_pass_that_learns(tmp_path):
@@ -197,7 +197,7 @@ def test_an_error_names_the_sample_and_no_sample_is_made_twice_afterwards(tmp_pa
 
 
 def test_whatever_a_kill_leaves_is_gone_on_with(tmp_path, monkeypatch):
-    monkeypatch.setattr(pieces, "_LEAST", 8)
+    monkeypatch.setattr(pieces, "_MIN_PIECE", 8)
 
     def small(folder):
         return plan(folder, count=20)
@@ -303,7 +303,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from jreader import Pipeline, arrays
 from jreader.transforms import disk_caches, pieces
-pieces._LEAST, disk_caches._POLL_SECONDS = 8, 0.01
+pieces._MIN_PIECE, disk_caches._POLL_SECONDS = 8, 0.01
 
 def sample(number):
     number = int(number)

@@ -246,9 +246,9 @@ class OpenBlocks(Column):
         self._left[blocks] = left
         self._unread[blocks] -= rows
         if (left if isinstance(blocks, int) else left.min()) <= 0:
-            self._let_go(np.atleast_1d(blocks)[np.atleast_1d(left) <= 0].tolist())
+            self._release_blocks(np.atleast_1d(blocks)[np.atleast_1d(left) <= 0].tolist())
 
-    def _let_go(self, blocks: list[int]) -> None:
+    def _release_blocks(self, blocks: list[int]) -> None:
         """Takes note that no rows of these come; those that were read as a whole are closed."""
         with self._changed:
             for block in blocks:

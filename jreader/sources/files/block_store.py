@@ -116,7 +116,7 @@ class BlockFiles:
         with suppress(OSError):
             os.utime(self.folder / name)
 
-    def found(self) -> Iterator[tuple[str, int, float]]:
+    def list_blocks(self) -> Iterator[tuple[str, int, float]]:
         """The blocks that are there: name, bytes on the disk, and when each was used last.
 
         Those that were never written to the end are deleted.
@@ -358,7 +358,7 @@ class Store:
 
     def _scan_folder(self) -> None:
         """Looks at what is in the folder, which other processes change too."""
-        there = {name: (size, used) for name, size, used in self._files.found()}
+        there = {name: (size, used) for name, size, used in self._files.list_blocks()}
         for name in [name for name in self._sizes if name not in there]:
             self._remove(name)
         newest = max((used for _, used in there.values()), default=0.0)

@@ -21,7 +21,7 @@ from jreader.sources.files.byte_ranges import ByteFile, FileObject
 from jreader.sources.files.magic_numbers import both_ends_read
 from jreader.sources.files.records import near_reads
 
-_AT_ONCE = 1 << 20  # bytes of rows that are read at once where they are wanted one by one
+_CHUNK = 1 << 20  # bytes of rows that are read at once where they are wanted one by one
 _NEAR = 1 << 15  # bytes between rows that are read for nothing: more costs more than a request
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -65,7 +65,7 @@ class FileRows(ArrayColumn):
         self._starts = np.cumsum([0, *counts])
         self.shape = (int(self._starts[-1]), *shape)
         self._width = prod(shape) * dtype.itemsize
-        self.at_once = max(_AT_ONCE // max(self._width, 1), 1)
+        self.at_once = max(_CHUNK // max(self._width, 1), 1)
 
     def __getitem__(self, rows: Any) -> Any:
         """Rows as those of an array; consecutive ones are read at once."""

@@ -92,10 +92,10 @@ def foreign_format(file: ByteFile, itemsize: int) -> str | None:
         itemsize: How many bytes a number has; one of a single byte may be a letter.
     """
     ends = _ENDS | _ENDS_OF_TEXT if itemsize > 1 else _ENDS
-    return ends.get(Path(file.path).suffix.lower()) or _said_by_bytes(file, itemsize)
+    return ends.get(Path(file.path).suffix.lower()) or _format_by_bytes(file, itemsize)
 
 
-def _said_by_bytes(file: ByteFile, itemsize: int) -> str | None:
+def _format_by_bytes(file: ByteFile, itemsize: int) -> str | None:
     head, last = file.read_many(_ends_of(file))
     seen = [
         *("".join(said) for begin, said in _KINDS.items() if _begins_with(head, begin)),

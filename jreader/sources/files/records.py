@@ -32,7 +32,7 @@ Parse: TypeAlias = Callable[[ByteFile, int, bytes, list[int], list[int]], Iterab
 """Makes samples of records that were read at once: it is given the file, the offset in it of what
 was read, the bytes, and where in these each record begins and ends."""
 
-_AT_FIRST, _AT_ONCE = 16, 4096  # rows that are read at once where they are wanted one by one
+_AT_FIRST, _CHUNK = 16, 4096  # rows that are read at once where they are wanted one by one
 _BYTES = 1 << 22  # in which records begin that are read at once
 
 
@@ -92,7 +92,7 @@ class Records(Column):
             fitting = int(np.searchsorted(np.cumsum(ends - begins), self.ahead, "right"))
             some = some[: max(fitting, 1)]
             yield from self.rows_until_error(some)
-            low, many = low + len(some), min(2 * many, _AT_ONCE)
+            low, many = low + len(some), min(2 * many, _CHUNK)
 
     def cuts(self, size: int) -> Array:
         """Runs of whole records of one file; a longer record is one by itself."""

@@ -18,10 +18,10 @@ from jreader.readers.credentials import masked
 from jreader.sources.file_checks import changed, check_state
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.remote import RemoteState, forget, is_web, range_of, remote_states
-from jreader.sources.retries import OtherFile, starter
+from jreader.sources.retries import FileReplaced, starter
 
 _PART = 1 << 25  # bytes that are asked for at once: less costs more than it gains on a near server
-_AT_ONCE = 16  # parts that are on their way at the same time
+_CHUNK = 16  # parts that are on their way at the same time
 _AHEAD = 1 << 26  # bytes of ranges that are on their way before those before them were taken
 _RANGES_AHEAD = 256  # short ranges in flight
 
@@ -69,7 +69,7 @@ class RemoteFile(ByteFile):
         """
         if not is_web(self.url):
             self._check_state()
-        begin, ahead = starter(_AT_ONCE), 0
+        begin, ahead = starter(_CHUNK), 0
         in_flight: deque[list[Future[bytes]]] = deque()
         sizes = iter([size for _, size in ranges])
         try:
@@ -98,7 +98,7 @@ class RemoteFile(ByteFile):
                 self._check_state()
             except DamagedData as other:
                 raise other from error
-            if isinstance(error, OtherFile):
+            if isinstance(error, FileReplaced):
                 raise changed(self.path, f"is another file ({error})") from error
             raise
         in_flight.popleft()

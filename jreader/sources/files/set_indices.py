@@ -46,7 +46,7 @@ BESIDE = ".jreader"
 SETS = "sets"
 """The folder of the cache folder that holds those of others."""
 
-_AT_ONCE = 64  # files that a thread looks through one after another
+_CHUNK = 64  # files that a thread looks through one after another
 _REMOTE_THREADS = 32  # threads that scan remote files, which are slow
 _SIBLINGS = 8  # indices that are kept of one folder: those that were used last
 _UNKNOWN = -1  # instead of what a file was, where its index is not to be trusted
@@ -124,7 +124,7 @@ def set_index(
 
     try:
         with Bar(f"finding {index.kind}", len(missing), " files") as bar:
-            chunks = [missing[at : at + _AT_ONCE] for at in range(0, len(missing), _AT_ONCE)]
+            chunks = [missing[at : at + _CHUNK] for at in range(0, len(missing), _CHUNK)]
             in_threads(look, chunks, threads=_REMOTE_THREADS if seen.remote else 0)
     finally:
         found = SetIndex.of_parts([parts.get(at, _NOTHING) for at in range(len(paths))])

@@ -21,8 +21,8 @@ from jreader.sources.files.remote_files import RemoteFile
 from jreader.sources.remote import RemoteState, is_remote
 
 T = TypeVar("T")
-_HELD = 1024  # files of a data set whose place, or footer, is held
-_AT_ONCE = 1 << 24  # bytes of blocks that one thread asks for
+_MAX_FILES = 1024  # files of a data set whose place, or footer, is held
+_CHUNK = 1 << 24  # bytes of blocks that one thread asks for
 _THREADS = 4  # threads that fetch and store blocks: some write while others wait
 _FILES = 16  # files elsewhere that are read at the same time
 _REQUEST = 1 << 22  # bytes of small blocks that one request asks for
@@ -113,7 +113,7 @@ class StoredFile(ByteFile):
 
     def _batches(self, pieces: Sequence[BlockPiece]) -> Iterator[Sequence[BlockPiece]]:
         """Pieces that follow one another, of not too many blocks."""
-        most, low, wanted = max(_AT_ONCE // self.store.block, 1), 0, set[int]()
+        most, low, wanted = max(_CHUNK // self.store.block, 1), 0, set[int]()
         for high, piece in enumerate(pieces):
             if len(wanted) == most and piece.number not in wanted:
                 yield pieces[low:high]
@@ -198,7 +198,7 @@ class Latest(Generic[T]):
 
     def __init__(self, make: Callable[[Any], T], of: Any) -> None:
         self._make, self._items = make, of
-        self._held = lru_cache(_HELD)(lambda at: make(of[at]))
+        self._held = lru_cache(_MAX_FILES)(lambda at: make(of[at]))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Without those that were made."""

@@ -26,7 +26,7 @@ from jreader.sources.files.file_readers import Paths
 from jreader.sources.files.set_indices import SetIndex
 from jreader.sources.recordings.recorded import Measured, Open, Recordings
 
-_BORROWED = 1 << 14  # frames of MP3 that are decoded before a clip: 23 packets of 576, and more
+_MP3_PREROLL = 1 << 14  # frames of MP3 that are decoded before a clip: 23 packets of 576, and more
 _MARGIN = 256  # frames, of the lower rate, that the filters of soxr look at before and behind
 _STREAMED = 0x7FFF0000  # bytes that the header of a WAV has from here on, where they were not known
 
@@ -38,7 +38,7 @@ soxr = partial(extra, "soxr", "audio", "rate= needs soxr")
 """Imports the package that resamples them, likewise."""
 
 
-def looked_at(stream: Any) -> Array:
+def sound_header(stream: Any) -> Array:
     """The frames, rate and channels of a sound, and the last frame to which libsndfile can seek.
 
     Raises:
@@ -76,7 +76,7 @@ class Sound:
 
     Args:
         stream: Its bytes.
-        known: What `looked_at` found.
+        known: What `sound_header` found.
         rate: The rate at which frames are given; None for its own.
         mono: Whether the mean of its channels is given.
     """
@@ -109,7 +109,7 @@ class Sound:
     def _decoded(self, first: int, many: int) -> Array:
         # behind a read that came after a seek, libsndfile decodes an MP3 wrongly
         continues = first == self._position and self._sound.format != "MP3"
-        begin = first if continues else self._sought(first)
+        begin = first if continues else self._seek(first)
         taken = self._sound.read(first + many - begin, "float32", always_2d=True)
         self._position = begin + len(taken)
         if self._position < first + many:
@@ -119,13 +119,13 @@ class Sound:
             frames = np.ascontiguousarray(frames.T).mean(axis=0)[:, None]
         return frames[:, 0] if self._mono else frames
 
-    def _sought(self, first: int) -> int:
+    def _seek(self, first: int) -> int:
         """Seeks to a frame, or one before it from which what follows is decoded rightly."""
         if self._sound.subtype == "VORBIS":
             self._sound.seek(0)
             first = min(first, self._last)
         elif self._sound.format == "MP3":
-            first = max(first - _BORROWED, 0)
+            first = max(first - _MP3_PREROLL, 0)
         return int(self._sound.seek(first))
 
 
@@ -191,7 +191,7 @@ class audio(Recordings):
 
     def look(self, stream: io.BufferedReader) -> Array:
         """Frames, rate, channels, and the last frame to which libsndfile can seek."""
-        return looked_at(stream)
+        return sound_header(stream)
 
     def measured(self, index: SetIndex) -> Measured:
         """How many frames files have at the rate that is wanted, and the shape of one."""

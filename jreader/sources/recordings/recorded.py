@@ -26,7 +26,7 @@ from jreader.sources.files.set_indices import SetIndex
 from jreader.sources.files.stored_files import Latest
 
 _OPEN = 1 << 29  # bytes held by recordings that stay open: opening may cost as much as a second
-_AT_ONCE = 1 << 20  # bytes that are decoded at once where clips are wanted one by one
+_CHUNK = 1 << 20  # bytes that are decoded at once where clips are wanted one by one
 
 
 class Recording(Protocol):
@@ -72,7 +72,7 @@ class Frames(ArrayColumn):
         self.shape = (int(self.starts[-1]), *shape)
         self._index, self._open, self._name = index, opener, name
         self._free = OrderedDict[int, tuple[FileObject, Recording]]()
-        self.at_once = max(_AT_ONCE // self.bytes_of(1), 1)
+        self.at_once = max(_CHUNK // self.bytes_of(1), 1)
 
     def bytes_of(self, frames: int) -> int:
         """How many bytes so many frames have."""
@@ -138,7 +138,7 @@ class Clips(Column):
     def __init__(self, frames: Frames, name: str, size: int, stride: int) -> None:
         self.frames, self.name, self.size, self.stride = frames, name, size, stride
         self.starts = offsets_of(np.maximum((frames.counts - size) // stride + 1, 0))
-        self.at_once = max(_AT_ONCE // frames.bytes_of(size), 1)
+        self.at_once = max(_CHUNK // frames.bytes_of(size), 1)
 
     def __len__(self) -> int:
         return int(self.starts[-1])

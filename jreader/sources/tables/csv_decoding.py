@@ -36,7 +36,7 @@ Part: TypeAlias = tuple[Any, dict[str, str]]
 
 OPEN = "a quote is open in it, and never closed"
 _BLOCK = 1 << 20  # bytes of the records that are decoded at once
-_AT_ONCE = 1 << 24  # bytes that are read at once
+_CHUNK = 1 << 24  # bytes that are read at once
 _LONGEST = 1 << 28  # bytes of a record: more are one whose quote is not closed
 _EXPECTED = "a CSV file"
 _HEAD = 1 << 16  # bytes in which the header is looked for first
@@ -107,7 +107,7 @@ def blocks(file: ByteFile, begin: int, delimiter: str, *, packed: bool) -> Itera
     at, data = begin, b""
     while at + len(data) < file.size:
         here = at + len(data)
-        more = max(_AT_ONCE, len(data))  # as much again: a record may be long, or a quote open
+        more = max(_CHUNK, len(data))  # as much again: a record may be long, or a quote open
         data += file.read(here, min(more, file.size - here))
         last = at + len(data) == file.size
         cuts = [0, *_cuts(data, delimiter, last=last)]

@@ -33,7 +33,7 @@ from jreader.sources.tables.csv_types import TEXT, UNKNOWN, checked_types, joint
 from jreader.sources.tables.table_files import TableBlocks, TableFile, TableReader
 from jreader.sources.transactions import new_file
 
-_ROOM = "csv"  # in the cache folder
+_INDEX_KIND = "csv"  # in the cache folder
 
 
 class TableSummary(NamedTuple):
@@ -187,7 +187,7 @@ def _kept_tables(files: Sequence[CsvFile], known: Mapping[str, str]) -> list[Csv
             )
             return make(opened, None)
 
-    return kept_files(_ROOM, [file.file for file in files], name, load, make)
+    return kept_files(_INDEX_KIND, [file.file for file in files], name, load, make)
 
 
 def _decoded_to(

@@ -65,7 +65,7 @@ class CutDocuments:
         """The documents at these places, and the token with which each of these pieces begins."""
         return places, 0
 
-    def found(self, variant: Array, row: Array) -> DocumentPieces:
+    def pieces_in(self, variant: Array, row: Array) -> DocumentPieces:
         """What lies in some rows, from left to right."""
         place, begins, length = self._pieces(self.tables, variant, row, self._width(row))
         there = length > 0

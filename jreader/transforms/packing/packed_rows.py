@@ -25,7 +25,7 @@ from jreader.transforms.packing.whole_documents import DocumentPieces, WholeDocu
 
 _VARIANTS = 1 << 16
 _END = (1 << 31) - 1
-_AT_ONCE = 1 << 16  # tokens that are gathered for a pass that takes rows one by one
+_CHUNK = 1 << 16  # tokens that are gathered for a pass that takes rows one by one
 _BYTES_AT_ONCE = 1 << 24
 
 DealtDocuments: TypeAlias = WholeDocuments | CutDocuments
@@ -86,7 +86,7 @@ class PackedRows(Column):
             size = int(np.ravel(row.size)[at]) - led
             self._groups.append(Group(names, size, led, above, which))
         each = sum(prod(column.shape[2:]) * column.dtype.itemsize for column in columns.values())
-        self.at_once = max(min(_AT_ONCE, _BYTES_AT_ONCE // each) // int(np.sum(row.size)), 1)
+        self.at_once = max(min(_CHUNK, _BYTES_AT_ONCE // each) // int(np.sum(row.size)), 1)
         self.late = any(column.late for column in dealt.packed.columns.values())
         self.variants = max(min(_VARIANTS, _END // max(dealt.rows, 1)), 1)
         dtypes = {name: column.values.dtype for name, column in columns.items()}
@@ -112,14 +112,14 @@ class PackedRows(Column):
         if not len(rows):
             return {name: column[:0] for name, column in self.gather(np.zeros(1, int)).items()}
         variant, row = np.divmod(rows, self._dealt.rows)
-        found = self._dealt.found(variant.astype(np.uint32), row)
+        found = self._dealt.pieces_in(variant.astype(np.uint32), row)
         gone = np.zeros(len(found.documents), bool)
         if len(self._gone):
             gone = np.isin(found.documents, self._gone)
         out = self._packed(self._groups[0], found.of(self._groups[0].which), gone)
         for group in self._groups[1:]:
             out |= self._packed(group, found.of(group.which), gone)
-        return out | self._beside(found, gone) if self._documents.beside else out
+        return out | self._document_values(found, gone) if self._documents.beside else out
 
     def _packed(self, group: Group, found: DocumentPieces, gone: Array) -> dict[str, Array]:
         """Some fields of rows, with their segment ids and positions."""
@@ -142,7 +142,7 @@ class PackedRows(Column):
             positions[segments == 0] = 0
         for at in short.tolist():
             positions[at, size - room[at] :] = 0
-        return self._led(group, out) if group.led else out
+        return self._with_begin_tokens(group, out) if group.led else out
 
     def _tokens(
         self, group: Group, found: DocumentPieces, gone: Array, ends: list[int], rooms: list[int]
@@ -167,7 +167,7 @@ class PackedRows(Column):
             np.concatenate(pieces, out=out[name].reshape(-1, *inner))
         return out
 
-    def _led(self, group: Group, made: dict[str, Any]) -> dict[str, Any]:
+    def _with_begin_tokens(self, group: Group, made: dict[str, Any]) -> dict[str, Any]:
         """Fields with a token in front, of the document that begins there; also in a trace."""
         ids, places = group.above + SEGMENT_IDS, group.above + POSITIONS
         segments = made[ids]
@@ -183,7 +183,7 @@ class PackedRows(Column):
             name: namespace.concatenate([fronts[name], column], 1) for name, column in made.items()
         }
 
-    def _beside(self, found: DocumentPieces, gone: Array) -> dict[str, Array]:
+    def _document_values(self, found: DocumentPieces, gone: Array) -> dict[str, Array]:
         """The values that documents have as a whole, each in the slot of its document."""
         row = np.repeat(np.arange(len(found.many)), found.many)[~gone]
         slot = np.arange(len(gone)) - np.repeat(offsets_of(found.many)[:-1], found.many)
@@ -226,7 +226,7 @@ class PackedRows(Column):
         out: dict[str, Any] = {}
         for group in self._groups:
             made = self._traced_group(data, group, pieces, ids)
-            out |= self._led(group, made) if group.led else made
+            out |= self._with_begin_tokens(group, made) if group.led else made
         for name, values in data["beside"].items():
             pad = values.dtype.type(self._pads[name])
             shape = len(rows), self._row.slots, *values.shape[1:]

@@ -191,7 +191,7 @@ class pack(Node[dict[str, Any]]):
                 {*whole} & {*(self.fields or sizes)}
             ),
             "puts begin= where the first token of a row was: give rows of 2 or more": (
-                min(self._led.values(), default=2) < 2
+                min(self._sizes_with_begin.values(), default=2) < 2
             ),
             "has truncation_side='left', where nothing is cut: type longer='truncate' too": (
                 self.truncation_side == "left" and self.longer != "truncate"
@@ -274,11 +274,11 @@ class pack(Node[dict[str, Any]]):
         """Tokens of a row, and how many lie before documents; of each field, where these differ."""
         if not self._apart:
             return self.size, int(self.begin is not None)
-        leads = [name in self._led for name in documents.columns]
+        leads = [name in self._sizes_with_begin for name in documents.columns]
         return np.array([self.size[name] for name in documents.columns]), np.array(leads, int)
 
     @property
-    def _led(self) -> Mapping[str, Any]:
+    def _sizes_with_begin(self) -> Mapping[str, Any]:
         """The sizes of fields that begin with a token."""
         sizes = self.size if self._apart else {"": self.size}
         some = self._apart and isinstance(self.begin, Mapping)

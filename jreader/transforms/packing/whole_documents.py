@@ -32,7 +32,7 @@ Runs: TypeAlias = "tuple[Runs, int, int] | None"
 """What a row holds: what it held before, and a length with how often it came on top."""
 
 _ROUNDS, _HALF = 8, np.uint32(1 << 31)
-_AT_ONCE = 1 << 20  # documents that are looked at in one go
+_CHUNK = 1 << 20  # documents that are looked at in one go
 _KEPT = 1 << 20  # documents: of so many, the whole deal of a variant is kept
 _IN_CACHE = 1 << 14  # documents that are dealt in one go for it
 
@@ -147,7 +147,7 @@ class WholeDocuments:
         """How many pieces of documents there are."""
         return len(self._sorted)
 
-    def found(self, variant: Array, row: Array) -> DocumentPieces:
+    def pieces_in(self, variant: Array, row: Array) -> DocumentPieces:
         """What lies in some rows, as `pieces` says."""
         tables = self.tables
         kind = np.searchsorted(tables["first row"], row, "right") - 1
@@ -294,8 +294,8 @@ def _too_long(documents: Documents, size: Any, low: int, lengths: Array) -> Feed
 def in_parts(documents: Documents) -> Iterator[tuple[int, int]]:
     """Where parts begin and end that are looked at in one go; a bar shows how far that is."""
     with Bar("planning packs", documents.count, " documents") as bar:
-        for low in range(0, documents.count, _AT_ONCE):
-            high = min(low + _AT_ONCE, documents.count)
+        for low in range(0, documents.count, _CHUNK):
+            high = min(low + _CHUNK, documents.count)
             yield low, high
             bar.add(high - low)
 

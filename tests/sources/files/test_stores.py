@@ -75,7 +75,7 @@ def test_any_range_is_what_the_file_has_there(opened, folder, limit):
 
 @pytest.mark.parametrize("limit", [1 << 30, 20_000])
 def test_any_range_is_what_the_file_has_there_where_threads_read_ahead(opened, monkeypatch, limit):
-    monkeypatch.setattr("jreader.sources.files.stored_files._AT_ONCE", 3000)
+    monkeypatch.setattr("jreader.sources.files.stored_files._CHUNK", 3000)
     file = opened(limit)
 
     @examples(30)
@@ -91,7 +91,7 @@ def test_any_range_is_what_the_file_has_there_where_threads_read_ahead(opened, m
 
 
 def test_what_was_read_before_a_range_that_fails_comes_first(opened, server, monkeypatch):
-    monkeypatch.setattr("jreader.sources.files.stored_files._AT_ONCE", 3000)
+    monkeypatch.setattr("jreader.sources.files.stored_files._CHUNK", 3000)
     server.mood = lambda method, _name: (
         503 if method == "GET" and "50000-" in server.asked[-1][2] else "good"
     )
@@ -104,7 +104,7 @@ def test_what_was_read_before_a_range_that_fails_comes_first(opened, server, mon
 
 
 def test_a_read_that_ends_early_writes_nothing_more(opened, server, folder, monkeypatch):
-    monkeypatch.setattr("jreader.sources.files.stored_files._AT_ONCE", 1000)
+    monkeypatch.setattr("jreader.sources.files.stored_files._CHUNK", 1000)
     read = opened().read_many([(low, 1000) for low in range(0, 100_000, 1000)])
     assert next(read) == CONTENT[:1000]
     read.close()

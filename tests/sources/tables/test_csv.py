@@ -38,7 +38,7 @@ TYPES = {"whole": int, "real": float, "text": str, "flag": bool}
 def small_blocks(monkeypatch):
     """Blocks of a few records, from files that are read a few bytes at a time."""
     monkeypatch.setattr(csv_decoding, "_BLOCK", 20)
-    monkeypatch.setattr(csv_decoding, "_AT_ONCE", 50)
+    monkeypatch.setattr(csv_decoding, "_CHUNK", 50)
 
 
 def content_of(names, rows, **dialect):
@@ -85,7 +85,7 @@ class TestRoundTrips:
             write(folder / name, content[: len(content) - end])
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(csv_decoding, "_BLOCK", data.draw(st.integers(1, 40)))
-            patch.setattr(csv_decoding, "_AT_ONCE", data.draw(st.integers(1, 90)))
+            patch.setattr(csv_decoding, "_CHUNK", data.draw(st.integers(1, 90)))
             types = {name: TYPES[name.split()[0]] for name in names}
             reader = csv(folder, types=types, delimiter=delimiter)
             expected = [dict(zip(names, row, strict=True)) for row in rows]
@@ -107,7 +107,7 @@ class TestRoundTrips:
         path.write_bytes(content.encode())
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(csv_decoding, "_BLOCK", 3)
-            patch.setattr(csv_decoding, "_AT_ONCE", 7)
+            patch.setattr(csv_decoding, "_CHUNK", 7)
             samples, error = ends(csv(path, header=["x", "y"], types={"x": str, "y": str})())
         got = [list(sample.values()) for sample in samples]
         assert got == rows[: len(got)]

@@ -68,7 +68,7 @@ class NumberedBatches:
 
     def results_in_turn(self, places: Sequence[BatchPlace]) -> Generator[Any, None, None]:
         """Some batches that follow each other, from one pass that ends with them."""
-        with closing(self.begun(places[0], places[-1].at)) as up:
+        with closing(self.start_at(places[0], places[-1].at)) as up:
             for place in places:
                 batch = next(up.items, self) if up.position() == place.at else self
                 if batch is self:  # there is none
@@ -79,7 +79,7 @@ class NumberedBatches:
                     )
                 yield batch if self.named is None else _with_names(batch, self.named)
 
-    def begun(self, place: BatchPlace, last: Position = None) -> Pass[Any]:
+    def start_at(self, place: BatchPlace, last: Position = None) -> Pass[Any]:
         """A pass that begins there; it ends with the batch that begins at `last`, or at the end."""
         plan = at_epoch(_until(self.plan, last), place.epoch)
         return start(plan if place.drawn is None else seeded(plan, place.drawn), place.at)
@@ -90,7 +90,7 @@ class NumberedBatches:
 
 
 @op
-class _made_elsewhere(Node[Any]):
+class _made_in_workers(Node[Any]):
     """The batches of a plan, made by an executor.
 
     Args:
@@ -120,12 +120,12 @@ class _made_elsewhere(Node[Any]):
 
     def start(self, at: Position) -> Pass[Any]:
         """The position of the plan."""
-        begun = self.make.begun(BatchPlace(self.epoch, self.drawn, at))
-        before = begun.position()
+        upstream = self.make.start_at(BatchPlace(self.epoch, self.drawn, at))
+        before = upstream.position()
         positions = self.found.positions(before)
         if positions is None:  # of an earlier release
-            return begun
-        begun.close()
+            return upstream
+        upstream.close()
         (executor, learnt, share), up = self.makers, self._places(before, positions[0])
         most, task = 0 if share else _MAX_AHEAD, MapTask(self.make, share=share)
         limits = Limits.of_each(workers_of(executor), _AHEAD, most)  # shared tasks have one batch
@@ -156,7 +156,7 @@ def _to_the_end(made: Pass[Any], up: Pass[Any], end: Position) -> Pass[Any]:
     return Pass(deal(), lambda: end if over else made.position(), made.close)
 
 
-def made_elsewhere(
+def made_in_workers(
     batches: Reader[Any],
     source: Reader[Any],
     makers: Engine,
@@ -176,11 +176,11 @@ def made_elsewhere(
         TypeError: The batches cannot be found by their number.
     """
     found = check_numbered(source)
-    batches = rewritten(batches, _by_itself, pinned=True)
+    batches = rewritten(batches, _without_workers, pinned=True)
     if found.lanes:
-        return rewritten(batches, partial(_by_lanes, makers))
+        return rewritten(batches, partial(_with_lane_workers, makers))
     make = NumberedBatches(batches, named)
-    made = _made_elsewhere(make, found, makers)
+    made = _made_in_workers(make, found, makers)
     return made.changed({"made_at": made_at or made.made_at})
 
 
@@ -208,7 +208,7 @@ def check_numbered(batches: Reader[Any]) -> Batching:
     )
 
 
-def _by_lanes(makers: Engine, node: Node[Any]) -> dict[str, Any]:
+def _with_lane_workers(makers: Engine, node: Node[Any]) -> dict[str, Any]:
     """The fields of an op that change where workers read the lanes below it."""
     dealt = dealt_below(node.reader) if isinstance(node, batch) else None
     return {"_makers": makers} if dealt and not dealt.owned else {}
@@ -237,7 +237,7 @@ def _until(batches: Reader[Any], at: Position) -> Reader[Any]:
     return rewritten(batches, ends) if type(at) is int else batches
 
 
-def _by_itself(node: Node[Any]) -> dict[str, Any]:
+def _without_workers(node: Node[Any]) -> dict[str, Any]:
     """The fields of an op that change where a worker does all of its work."""
     if isinstance(node, map_samples):
         return {"processes": 0, "executor": None, "concurrency": 0, "pool": None}

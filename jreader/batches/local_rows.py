@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from jreader.batches.removed_samples import Removed, kept_of
+from jreader.batches.removed_samples import Removed, without_rows
 from jreader.readers import (
     Columns,
     Node,
@@ -39,7 +39,7 @@ NONE = np.zeros(0, int)
 """The valid rows of a batch of which this process has none: one of another stands in."""
 
 
-def rows_of_each(rows_of: Callable[[int], Array], made_by: Any, at: Position) -> Pass[Columns[Any]]:
+def rows_pass(rows_of: Callable[[int], Array], made_by: Any, at: Position) -> Pass[Columns[Any]]:
     """A pass over some rows of each batch; no other samples are read.
 
     Args:
@@ -59,7 +59,7 @@ def rows_of_each(rows_of: Callable[[int], Array], made_by: Any, at: Position) ->
     lanes, drops = owners_of(made_by.reader), bool(made_by.drop_last)
     pieces, vary = made_by.sizes.pieces(done), made_by.sizes.vary
     removed = made_by.removed or None
-    gone = removed and removed.found(indexed(found.rows))
+    gone = removed and removed.place_finder(indexed(found.rows))
 
     def begun_piece() -> tuple[Any, Pass[Any]]:
         """The rows of the next batches of one size, and a pass over their samples."""
@@ -80,7 +80,7 @@ def rows_of_each(rows_of: Callable[[int], Array], made_by: Any, at: Position) ->
         nonlocal done, own, up
         while True:
             for samples, (count, valid) in zip(up.items, own.batches_of(), strict=True):
-                made = own.without_gone(part(samples, count, valid), done)
+                made = own.without_removed(part(samples, count, valid), done)
                 made.full = own.size if vary else made.full
                 done += count
                 yield made
@@ -198,13 +198,13 @@ class _rows_of_batches(Node[Any]):
         if rest:
             yield rest, None if self.lanes == 1 and len(valid) else valid
 
-    def without_gone(self, made: Columns[Any], done: int) -> Columns[Any]:
+    def without_removed(self, made: Columns[Any], done: int) -> Columns[Any]:
         """A batch, which begins after so many samples, without those that are removed."""
         gone = NONE if self.gone is None else self.gone(done, done + self.size)
         if not len(gone) or made.is_placeholder:
             return made
         valid = slice(len(made)) if made.valid is None else made.valid
-        return kept_of(made, np.isin(done + self._samples()[valid], gone))
+        return without_rows(made, np.isin(done + self._samples()[valid], gone))
 
     def _samples(self) -> Array:
         """Which samples of a batch the rows are; the first one stands in where there are none."""

@@ -18,8 +18,8 @@ from block_sources import lines_in_blocks
 
 import jreader
 from jreader import Pipeline, Processes, ReaderError, WorkerDied, arrays, data, ragged, source
-from jreader.batches import Engine, batch, made_elsewhere
-from jreader.batches.made_elsewhere import BatchPlace, NumberedBatches
+from jreader.batches import Engine, batch, made_in_workers
+from jreader.batches.made_in_workers import BatchPlace, NumberedBatches
 from jreader.feeds import FeedsThere
 from jreader.feeds.shards import dealt_to
 from jreader.feeds.shares import Share
@@ -206,7 +206,7 @@ class TestFeedsAndCursorsAreThoseOfNoWorkers:
         share, seen = Share(4, ((1, 2), (3, 4))), []
         batches = batch(rows.shuffle(seed=1), 4)
         dealt, named = dealt_to(batches, share), FeedsThere().from_samples
-        for made in (dealt, made_elsewhere(dealt, batches, Engine(pool, {}), named)):
+        for made in (dealt, made_in_workers(dealt, batches, Engine(pool, {}), named)):
             here = start(made, 8)
             parts = [
                 (part.rows, [float(sample["x"]) for sample in part], here.position())
@@ -245,7 +245,7 @@ class TestWhatWorkersDo:
         with Processes(1) as fresh:
             for feed in Pipeline(batches).load(["jax"], workers=fresh):
                 assert not np.asarray(feed["jax"]).any()
-            for part in made_elsewhere(dealt_to(batches, share), batches, Engine(fresh, {}))():
+            for part in made_in_workers(dealt_to(batches, share), batches, Engine(fresh, {}))():
                 assert not any(part)
 
     def test_the_plan_is_sent_once_for_all_epochs(self, pool):
@@ -339,12 +339,12 @@ class TestErrors:
         assert messages[0] == messages[1]
 
     def test_of_closing_a_plan_come_after_the_good_feeds(self, monkeypatch):
-        def begun(made, place, last=None):
+        def start_at(made, place, last=None):
             up = begin(made, place, last)
             return up if last is None else up._replace(close=Path("/nowhere").open)
 
-        begin = NumberedBatches.begun
-        monkeypatch.setattr(NumberedBatches, "begun", begun)
+        begin = NumberedBatches.start_at
+        monkeypatch.setattr(NumberedBatches, "start_at", start_at)
         with ThreadPoolExecutor(1) as threads:
             feeds = iter(ROWS.batch(4).load(workers=threads, capacity=0))
             assert next(feeds)["x"].tolist() == [0, 1, 2, 3]

@@ -75,7 +75,7 @@ class _Passes(dict[int, tuple[str, int, LaneBatches[Any]]]):
     """
 
 
-_HELD: WeakValueDictionary[str, _Passes] = WeakValueDictionary()
+_PASSES: WeakValueDictionary[str, _Passes] = WeakValueDictionary()
 
 
 class LaneParts:
@@ -96,7 +96,7 @@ class LaneParts:
 
     def __init__(self, op: Any, groups: Sequence[Array], epoch: int, loader: str) -> None:
         self.op, self.groups, self.epoch, self.loader = op, groups, epoch, loader
-        self.held = _HELD.setdefault(loader, _Passes())
+        self.held = _PASSES.setdefault(loader, _Passes())
 
     def results_in_turn(self, places: Sequence[LanePlace]) -> Generator[LanePart, None, None]:
         """Parts that follow each other, of one group; then the pass is held for the next ones."""

@@ -15,7 +15,7 @@ from seen import LIMIT, see
 from widths import examples
 
 from jreader import Pipeline, Processes, WorkerDied, at_epoch, batch, source, start
-from jreader.batches import Engine, lanes_elsewhere, made_elsewhere
+from jreader.batches import Engine, lanes_in_workers, made_in_workers
 from jreader.errors import ReaderError
 from jreader.feeds.shards import dealt_to
 from jreader.feeds.shares import Share
@@ -44,7 +44,7 @@ def workers(request):
 
 
 def there(plan, workers):
-    return made_elsewhere(plan, plan, Engine(workers, {}))
+    return made_in_workers(plan, plan, Engine(workers, {}))
 
 
 @examples(100)
@@ -112,13 +112,13 @@ class TestRowsOfOneHost:
     def test_are_those_of_no_workers(self, ranges, drop_last, workers):
         share, batches = Share(8, ranges), batch(PLAN, 8, drop_last)
         dealt = dealt_to(batches, share)
-        assert see(made_elsewhere(dealt, batches, Engine(workers, {}))) == see(dealt)
+        assert see(made_in_workers(dealt, batches, Engine(workers, {}))) == see(dealt)
 
     def test_begin_at_a_position_of_another_host(self, workers):
         share, batches = Share(8, ((0, 4),)), batch(PLAN, 8)
         position = see(dealt_to(batches, Share(8, ((4, 8),)))).positions[2]
         dealt = dealt_to(batches, share)
-        seen = see(made_elsewhere(dealt, batches, Engine(workers, {})), position)
+        seen = see(made_in_workers(dealt, batches, Engine(workers, {})), position)
         assert seen == see(dealt, position)
 
 
@@ -150,16 +150,16 @@ class TestWhatAWorkerHolds:
             assert see(there(PLAN.batch(8), workers)) == see(PLAN.batch(8))
 
     def test_goes_with_the_pass_where_this_program_holds_it(self):
-        others = set(lanes_elsewhere._HELD)
+        others = set(lanes_in_workers._PASSES)
         with ThreadPoolExecutor(3) as threads:  # it ends with tasks that had begun
             up = start(there(PLAN.batch(8), threads))
             next(up.items)
-            mine = set(lanes_elsewhere._HELD) - others
+            mine = set(lanes_in_workers._PASSES) - others
             assert mine
             up.close()
             del up
         gc.collect()
-        assert mine.isdisjoint(lanes_elsewhere._HELD)
+        assert mine.isdisjoint(lanes_in_workers._PASSES)
 
 
 class Forgetful(Executor):
@@ -168,7 +168,7 @@ class Forgetful(Executor):
     workers = 1
 
     def submit(self, fn, /, *args):
-        for held in lanes_elsewhere._HELD.values():
+        for held in lanes_in_workers._PASSES.values():
             held.clear()
         future = Future()
         future.set_result(fn(*args))
@@ -185,7 +185,7 @@ class TestBatchesThatAreHeavierThanBefore:
         makers = Engine(Forgetful(), {"lanes": {**light, "item_bytes": 1.0, "chunksize": 4}})
         here, made = (
             [[int(row[0]) for row in rows] for rows in reader()]
-            for reader in (plan, made_elsewhere(plan, plan, makers))
+            for reader in (plan, made_in_workers(plan, plan, makers))
         )
         assert here == made == [[number, number] for number in range(6)]
 
