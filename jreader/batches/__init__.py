@@ -1,18 +1,18 @@
-"""Batches: made of samples, padded, taken apart, and what a plan knows of them before one is read.
+"""Batches: make, pad, split and regroup them, and infer their properties before reading any.
 
-plain_batches: Samples in batches of one size (`batch`), and functions of them (`map_batches`).
-batch_sizes: How many samples batches have, from which step on.
-lane_batches: The batches of a stream in lanes; `lanes_in_workers`: where workers read the lanes.
-local_rows: Some rows of each batch of an indexed reader, by lane where lanes own blocks.
-removed_samples: Samples taken out of a run, whose rows stay empty.
-stacked: One tree of arrays for the samples of a batch.
-padding: Batches of samples that differ in length (`padded_batch`), and their masks.
-buckets: The same, of few lengths (`bucket`).
-bucket_order: Which samples make their batches; `bucket_bounds` chooses those that pad least.
-batching: What is known of the batches of a plan; only this file looks at the ops behind a batch.
-made_in_workers: The batches of a plan, made by workers, which find them by number.
+plain_batches: Samples in batches of one size (`batch`), and functions of batches (`map_batches`).
+batch_sizes: Batch sizes that change with the step.
+lane_batches: Batches of a stream in lanes; `lanes_in_workers`: workers read the lanes.
+local_rows: The rows of each batch that one process feeds, or all rows where lanes own blocks.
+removed_samples: Samples removed from a run, whose rows stay empty.
+stacked: Stack the samples of a batch into one tree of arrays.
+padding: Pad samples of different lengths (`padded_batch`), with masks.
+buckets: Pad them to a few lengths (`bucket`).
+bucket_order: Assign samples to these batches; `bucket_bounds` chooses the bounds that pad least.
+batching: What a plan shows about its batches; only this module looks at the ops above `batch`.
+made_in_workers: Workers make the batches of an indexed plan, by number.
 rebatching: Batches of another size (`rebatch`), and their samples (`unbatch`).
-windows_and_groups: Consecutive samples as one: so many (`window`), or of one key (`group_by`).
+windows_and_groups: Merge consecutive samples: a fixed number (`window`), or one key (`group_by`).
 """
 
 from jreader.batches.batching import Batching, batching, gives_batches, plain_batch

@@ -1,8 +1,8 @@
-"""The sizes of the batches of a pass: one for all, or another one from some step on.
+"""The batch sizes of a pass: one for all steps, or another from some step on.
 
-A batch has the size of the sample that it begins with, and from which sample on there is which size
-follows from the steps. So where a batch begins is arithmetic, from any sample on: also from one at
-which batches of other sizes have ended.
+The first sample of a batch decides its size, and the steps determine from which sample on each size
+holds. So the beginning of any batch is arithmetic, starting at any sample, even one at which
+batches of other sizes ended.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ NO_END = 1 << 62  # more samples than any pass has
 
 
 class BatchSizes(NamedTuple):
-    """How many samples the batches of a pass have.
+    """The batch sizes of a pass.
 
     >>> sizes = BatchSizes.of({0: 2, 3: 4})
     >>> sizes.at(5), sizes.at(6), sizes.after(0, 4), sizes.full(0, 15)
     (2, 4, 10, (5, 14))
 
     Attributes:
-        sizes: The sizes, one after another.
-        begins: The number of the sample from which on batches have each of them.
+        sizes: The sizes, in order.
+        begins: The first sample of batches of each size.
     """
 
     sizes: tuple[int, ...]
@@ -34,7 +34,7 @@ class BatchSizes(NamedTuple):
 
     @classmethod
     def of(cls, given: int | Mapping[int, int]) -> BatchSizes:
-        """Those of an argument that `checked_sizes` has checked."""
+        """Convert an argument that `checked_sizes` returned."""
         if isinstance(given, int):
             return cls((given,))
         begins = [0]
@@ -44,26 +44,26 @@ class BatchSizes(NamedTuple):
 
     @property
     def vary(self) -> bool:
-        """Whether there are several."""
+        """True if there are several sizes."""
         return len(self.sizes) > 1
 
     def times(self, many: int) -> BatchSizes:
-        """The samples of `many` batches, which have one size if these are several."""
+        """Multiply each size by `many`."""
         return self._replace(sizes=tuple(size * many for size in self.sizes))
 
     def at(self, sample: int) -> int:
-        """The size of a batch that begins with this sample."""
+        """Return the size of a batch that begins at this sample."""
         return self.sizes[bisect_right(self.begins, sample) - 1]
 
     def pieces(self, low: int) -> Iterator[tuple[int, int]]:
-        """Yields the sizes of batches from a sample on, each with the sample that its last ends."""
+        """Yield each batch size from a sample on, with the sample where its last batch ends."""
         for size, until in zip(self.sizes, (*self.begins[1:], NO_END), strict=True):
             if low < until:
                 low += -(-(until - low) // size) * size
                 yield size, low
 
     def full(self, low: int, high: int) -> tuple[int, int]:
-        """How many full batches lie between two samples, and where the last of them ends."""
+        """Return the number of full batches between two samples, and where the last one ends."""
         many = 0
         for size, end in self.pieces(low):
             here = (min(end, high) - low) // size
@@ -73,14 +73,14 @@ class BatchSizes(NamedTuple):
         return many, low
 
     def after(self, sample: int, steps: int) -> int:
-        """The sample after so many batches, of which this one begins the first."""
+        """Return the sample that is `steps` batches after this one, which begins a batch."""
         for size, end in self.pieces(sample):
             here = min((end - sample) // size, steps)
             sample, steps = sample + here * size, steps - here
         return sample
 
     def ends(self, low: int, high: int) -> Iterator[int]:
-        """Yields the sample that each batch between two samples ends before; the last may be short.
+        """Yield the end of each batch between two samples; the last batch may be short.
 
         >>> list(BatchSizes.of({0: 2, 3: 4}).ends(4, 13))
         [6, 10, 13]
@@ -91,7 +91,7 @@ class BatchSizes(NamedTuple):
 
 
 def checked_sizes(call: str, given: Any) -> Any:
-    """A batch size, or a dict of them by the step from which on batches have each.
+    """Check a batch size, or a dict of sizes by first step.
 
     >>> checked_sizes("batch(reader, batch_size)", {10: 4, 0: 2})
     {0: 2, 10: 4}

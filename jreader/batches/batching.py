@@ -1,9 +1,9 @@
-"""What a plan knows of its batches before one is read: their size, their number, their order.
+"""What a plan shows about its batches before one is read: their size, number and order.
 
-A plan of batches ends in `batch`, perhaps with ops after it that pass batches on, leave some out,
-or make a new one of each. What a loader has to know of them follows from two traits of these ops,
-`Node.from_reader` and `Node.in_cursor`, so that a new op declares it once. Only this file looks at
-the ops after a `batch`.
+A plan of batches ends in `batch`, perhaps followed by ops that pass batches on, drop some, or make
+a new batch from each. Two traits of these ops, `Node.from_reader` and `Node.in_cursor`, tell a
+loader all that it needs, so a new op declares it once. Only this file looks at the ops above a
+`batch`.
 """
 
 from __future__ import annotations
@@ -27,21 +27,20 @@ from jreader.transforms import cache, chain, interleave
 
 @dataclass(frozen=True)
 class Batching:
-    """How the batches of a plan are made.
+    """What a plan shows about its batches.
 
     Attributes:
-        op: The `batch`, or `padded_batch`, that makes them; None if something else does.
-        size: How many samples a full batch has; None if unknown before it is read.
-        rows: How many rows a full batch has: `size`, or None if a function of whole batches may
-            change it.
-        whole: Whether the plan gives every batch of `op`.
-        ordered: Whether it gives them in the order of `op`.
-        by_sample: Whether a position counts samples. Then a pass resumes at any sample, also with
-            another batch size.
-        functions: The ops that make a new batch of each, in the order in which they are called.
-        buckets: The `bucket` that makes them, of several sizes; None if something else does.
-        by_batch: Whether a position counts the batches of `buckets`.
-        opaque: Whether an op makes something else of each batch, and does not say what.
+        op: The `batch` or `padded_batch` that makes them; None if something else does.
+        size: Samples per full batch; None if unknown before it is read.
+        rows: Rows per full batch: `size`, or None if a function of whole batches may change it.
+        whole: True if the plan yields every batch of `op`.
+        ordered: True if it yields them in the order of `op`.
+        by_sample: True if a position counts samples. A pass can then resume at any sample, even
+            with another batch size.
+        functions: The ops that make a new batch from each, in call order.
+        buckets: The `bucket` that makes them, in several sizes; None if something else does.
+        by_batch: True if a position counts the batches of `buckets`.
+        opaque: True if an op turns each batch into something that it does not declare.
     """
 
     op: batch[Any] | None = None
@@ -57,37 +56,37 @@ class Batching:
 
     @cached_property
     def counted(self) -> batch[Any] | None:
-        """The `batch`, if positions count its samples; else None."""
+        """The `batch` whose samples positions count; None if they do not count samples."""
         return self.op if self.by_sample else None
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """The samples of full batches, where these differ in size; () where they do not."""
+        """The sizes of full batches, if these vary; else ()."""
         if self.buckets is not None:
             return self.buckets.rows
         return self.op.sizes.sizes if self.op and self.op.sizes.vary else ()
 
     @property
     def samples(self) -> int | None:
-        """How many samples the batches are made of, at present; None if unknown."""
+        """The current number of samples that the batches are made of; None if unknown."""
         return length(self.op.reader) if self.op and self.whole else None
 
     @cached_property
     def lanes(self) -> int:
-        """How many lanes the rows of each batch come from; 0 where the samples are not in lanes."""
+        """The number of lanes that fill each batch; 0 if samples are not in lanes."""
         dealt = dealt_below(self.counted.reader) if self.counted else None
         return dealt.lanes if dealt and not dealt.owned else 0
 
     @property
     def indexed(self) -> bool:
-        """Whether samples are found by their index, so that all processes have equally many."""
+        """True if samples are found by index, so all processes have equally many."""
         if self.buckets is not None:
             return self.by_batch and length(self.buckets) is not None
         op = self.counted
         return op is not None and mapped_rows(seeded(op.reader, 0)) is not None
 
     def positions(self, at: Position) -> tuple[Iterator[Position], Position] | None:
-        """The position after each batch that is left, and that at the end, by arithmetic alone.
+        """Compute the position after each remaining batch, and the position at the end.
 
         >>> from jreader import arrays
         >>> after, end = batching(batch(arrays([1, 2, 3, 4, 5]), 2, drop_last=True)).positions(2)
@@ -98,7 +97,7 @@ class Batching:
             at: A position of a pass.
 
         Returns:
-            Both; None if only reading shows them, or the position counts no samples.
+            Both; None if only reading shows them, or the position does not count samples.
         """
         if self.buckets is not None:
             many, more = len(self.buckets), at[1:]
@@ -112,7 +111,7 @@ class Batching:
 
 
 def batching(reader: Reader[Any]) -> Batching:
-    """How the batches of a plan are made.
+    """Return what a plan shows about its batches.
 
     >>> from jreader import firstn
     >>> pairs = map_batches(abs, batch(lambda: range(5), 2))
@@ -124,7 +123,7 @@ def batching(reader: Reader[Any]) -> Batching:
     (2, False, False)
 
     Args:
-        reader: Any reader; of one that gives no batches, nothing is known.
+        reader: Any reader; if it does not yield batches, nothing is known.
     """
     found: Batching = trampoline(_batching, reader)
     return found
@@ -148,9 +147,9 @@ def _batching(reader: Reader[Any]) -> Generator[Any, Any, Batching]:
 
 
 def _op_traits(op: Node[Any]) -> tuple[str, bool]:
-    """What an op makes of the batches of its only reader, and whether one of each, by its traits.
+    """Return the traits `from_reader` and whether an op yields one batch for each that it reads.
 
-    Of an op that says nothing, or has several readers, it is ("", False).
+    Return ("", False) for an op that declares nothing or has several readers.
     """
     if len(op.input_readers) != 1:
         return "", False
@@ -159,7 +158,7 @@ def _op_traits(op: Node[Any]) -> tuple[str, bool]:
 
 
 def _batching_of_samples(reader: Reader[Any]) -> Batching:
-    """How the batches are made that a reader makes of samples."""
+    """Describe the batches that a reader makes from samples."""
     if (op := plain_batch(reader)) is not None:
         size = op.batch_size if isinstance(op.batch_size, int) else None
         return Batching(op, size, size, whole=True, ordered=True, by_sample=True)
@@ -169,7 +168,7 @@ def _batching_of_samples(reader: Reader[Any]) -> Batching:
 
 
 def _batching_after(found: Batching, op: Node[Any], how: str, one_for_one: bool) -> Batching:
-    """How the batches are made that an op makes of batches, by its traits."""
+    """Describe the batches after an op, from its traits."""
     by_sample = found.by_sample and one_for_one
     if found.opaque or not how:
         return Batching(found.op if by_sample else None, by_sample=by_sample, opaque=True)
@@ -186,7 +185,7 @@ def _batching_after(found: Batching, op: Node[Any], how: str, one_for_one: bool)
 
 
 def plain_batch(reader: Reader[Any]) -> batch[Any] | None:
-    """The reader, if it is a `batch` or `padded_batch` that makes batches as these do; else None.
+    """Return the reader if it is an unmodified `batch` or `padded_batch`; else None.
 
     >>> plain_batch(batch(lambda: "abc", 2)), plain_batch(lambda: ["ab", "c"])
     (batch(<lambda>, batch_size=2), None)
@@ -197,7 +196,7 @@ def plain_batch(reader: Reader[Any]) -> batch[Any] | None:
 
 
 def gives_batches(reader: Reader[Any]) -> bool:
-    """Whether a reader gives batches, as far as its plan shows.
+    """Return whether a reader yields batches, as far as its plan shows.
 
     >>> from jreader import firstn
     >>> gives_batches(firstn(batch(lambda: "abc", 2), 1)), gives_batches(lambda: ["ab", "c"])
@@ -205,14 +204,14 @@ def gives_batches(reader: Reader[Any]) -> bool:
     """
     op = unwrapped(reader)
     if isinstance(op, Node) and op.in_cursor == "never" and not op.from_reader:
-        return False  # a map, which may make anything of batches
+        return False  # a map, which may turn batches into anything
     found = batching(reader)
     made = found.rows is not None or found.buckets is not None
     return made or any(isinstance(op, map_batches) for op in found.functions)
 
 
 def _common(parts: Sequence[Batching]) -> Batching:
-    """What is known of batches that come from several plans: the sizes that all of them have."""
+    """Describe the batches of several plans together: the sizes that all have in common."""
     sizes, rows = ({getattr(part, name) for part in parts} for name in ("size", "rows"))
     return Batching(
         size=sizes.pop() if len(sizes) == 1 else None, rows=rows.pop() if len(rows) == 1 else None

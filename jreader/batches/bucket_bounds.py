@@ -1,10 +1,10 @@
-"""Which bounds waste least: the lengths of buckets, chosen from the lengths of all samples.
+"""Choose the bucket bounds that waste the least padding, from the lengths of all samples.
 
-A sample in a bucket of bound b takes b places. With so many buckets, the sum over all samples is
-least where some row of the lengths that occur is cut best, and the best cut into k buckets is the
-best cut of some beginning into k - 1, and one more bucket: an exact dynamic programme over the
-histogram of lengths. What a bucket from one length to another takes has Monge's property, so the
-best last cut never moves back as the end moves on (Yao 1980), and is searched by halves: k n log n
+A sample in a bucket of bound b takes b places. The best k buckets split the sorted distinct lengths
+so that the places of all samples sum to the least; the best split into k buckets is the best split
+of some prefix into k - 1, plus one more bucket. This is an exact dynamic programme over the
+histogram of lengths. The cost of a bucket from one length to another is a Monge array, so the best
+last cut never moves back as the end moves on (Yao 1980), and divide and conquer finds it: k n log n
 steps for n lengths, in NumPy, level by level.
 """
 
@@ -14,27 +14,27 @@ import numpy as np
 
 from jreader.readers.columns import Array, offsets_of
 
-_FINEST = 1 << 16  # distinct lengths; the table of cuts has 4 bytes for each and bound
+_FINEST = 1 << 16  # distinct lengths; the table of cuts takes 4 bytes per length and bound
 
 
 def chosen_bounds(lengths: Array, number: int, multiple_of: int = 1) -> tuple[int, ...]:
-    """The bounds with the least padding, for samples of these lengths.
+    """Choose the bounds that pad samples of these lengths least.
 
     >>> chosen_bounds(np.array([3, 3, 3, 4, 50, 60]), 2), chosen_bounds(np.array([3, 4, 50]), 9)
     ((4, 60), (3, 4, 50))
     >>> chosen_bounds(np.array([3, 9, 50]), 2, multiple_of=8)
     (16, 56)
 
-    They are exact, if no more than 65,536 bounds come into question; otherwise each is less than a
-    65,536th of the longest length too high. The same lengths give the same bounds.
+    The bounds are optimal if there are at most 65,536 candidates; otherwise each is too high by
+    less than a 65,536th of the longest length. The same lengths give the same bounds.
 
     Args:
-        lengths: Those of all samples, at least one.
-        number: How many bounds to choose; fewer, if fewer lengths occur.
-        multiple_of: What they are multiples of.
+        lengths: The lengths of all samples, at least one.
+        number: The number of bounds; fewer are returned if there are fewer lengths.
+        multiple_of: Round all bounds up to multiples of this.
 
     Returns:
-        Bounds that rise, each at least 1; the last one is that of the longest sample.
+        Increasing bounds, each at least 1; the last fits the longest sample.
     """
     longest = max(int(lengths.max()), 1)
     step = multiple_of * -(-longest // (_FINEST * multiple_of))
@@ -57,19 +57,19 @@ def chosen_bounds(lengths: Array, number: int, multiple_of: int = 1) -> tuple[in
 
 
 def _with_another_bucket(places: Array, ends: Array, given: Array) -> tuple[Array, Array]:
-    """The least places that the samples up to each end take, with one more bucket.
+    """Compute the fewest places for the samples up to each end, with one more bucket.
 
     Args:
-        places: The same with one bucket less.
-        ends: The lengths that occur, in order.
-        given: How many samples there are before each of them, and of all.
+        places: The fewest places with one bucket less.
+        ends: The distinct lengths, in order.
+        given: The number of samples before each of them, and of all.
 
     Returns:
-        The places, and where the last bucket begins, the first such cut if several are as good.
+        The places, and where the last bucket begins (the first optimum on ties).
     """
     many = len(ends)
     least, cut = places.copy(), np.zeros(many + 1, np.int32)
-    # the ends that are known, with nothing before them and nothing behind; new ones lie between
+    # each level solves the ends halfway between solved ones, whose cuts bound the search
     width = 1 << many.bit_length()
     while width > 1:
         half = width // 2

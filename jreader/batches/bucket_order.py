@@ -1,13 +1,13 @@
-"""Which samples make the batches of a `bucket`.
+"""Which samples make up each batch of a `bucket`.
 
-Where their lengths are known, any batch is found at once: samples are sorted by bucket once (a
-counting sort), permuted inside each bucket, cut into batches, and the batches of all buckets are
-permuted.
+If the lengths are known, any batch is found directly: a counting sort orders the samples by bucket
+once; a permutation shuffles each bucket, which is cut into batches, and another shuffles the
+batches of all buckets.
 
-Of a stream, samples wait until their bucket is full. What waits is bounded: less than a batch for
-each bucket. The position is exact without storing samples: that of the reader before the oldest one
-that waits, how many were read since, and how many of each bucket were handed over since; who
-resumes reads those again.
+In a stream, samples wait until their bucket is full: less than a batch for each bucket. The
+position is exact without storing samples: the reader's position before the oldest waiting sample,
+the samples read since, and how many of each bucket were yielded since. Resuming reads those samples
+again.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from jreader.readers import Pass, Position
 from jreader.readers.columns import Array, offsets_of
 from jreader.readers.joined_columns import by_part
 
-_CHUNK = 16384  # samples whose order is computed in one go, at least
-_RESUME_POINT_EVERY = 64  # samples of a stream between two marks
+_CHUNK = 16384  # samples to order at a time, at least
+_RESUME_POINT_EVERY = 64  # samples of a stream between two resume points
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +38,10 @@ class BucketOrder:
     ([1, 0, 2, 3], [1, 3])
 
     Attributes:
-        samples: The indices of the samples, bucket by bucket.
+        samples: The sample indices, bucket by bucket.
         counts: The number of samples in each bucket.
-        rows: The samples of a full batch, for each bucket.
-        check: A number that differs where the counts do.
+        rows: Samples per full batch, for each bucket.
+        check: A checksum of the counts.
     """
 
     samples: Array
@@ -51,7 +51,7 @@ class BucketOrder:
 
     @classmethod
     def of(cls, numbers: Array, rows: Array) -> BucketOrder:
-        """Sorts samples by the numbers of their buckets; one that is too high leaves one out."""
+        """Sort samples by bucket number; the number after the last bucket leaves a sample out."""
         many = len(rows)
         narrow = numbers.astype(np.uint8 if many < 256 else np.uint32)  # 8 bits sort fastest
         counts = np.bincount(narrow, minlength=many + 1)[:many]
@@ -60,7 +60,7 @@ class BucketOrder:
 
 
 class KnownBatches:
-    """The batches of an order, those of all buckets mixed.
+    """The batches of all buckets, shuffled together.
 
     >>> order = BucketOrder.of(np.array([1, 0, 1, 1]), np.array([2, 2]))
     >>> known = KnownBatches(order, (0, 0, 0), short=True)
@@ -69,49 +69,49 @@ class KnownBatches:
 
     Attributes:
         order: The samples, sorted by bucket.
-        begins: How many batches the buckets before each one have; the last number is that of all.
+        begins: The number of batches in earlier buckets, for each bucket; last, the total.
     """
 
     def __init__(self, order: BucketOrder, path: tuple[int, int, int], *, short: bool) -> None:
-        """Cuts the samples of each bucket into batches.
+        """Cut the samples of each bucket into batches.
 
         Args:
             order: The samples.
-            path: What makes the keys: seed, epoch, and the place of the op in the plan.
-            short: Whether there are batches with fewer samples.
+            path: The parts of the random keys: seed, epoch, and the place of the op in the plan.
+            short: Whether to include short batches.
         """
         self.order, self._path, self._short = order, path, short
         many = -(-order.counts // order.rows) if short else order.counts // order.rows
         self.begins = offsets_of(many)
 
     def __len__(self) -> int:
-        """How many batches there are."""
+        """Return the number of batches."""
         return int(self.begins[-1])
 
     def buckets(self) -> list[int]:
-        """The numbers of the buckets that have a batch in an epoch."""
+        """Return the numbers of the buckets that have a batch in an epoch."""
         return np.flatnonzero(np.diff(self.begins)).tolist()
 
     def never(self) -> list[int]:
-        """The numbers of the buckets whose samples fill no batch."""
+        """Return the numbers of the buckets that never fill a batch."""
         counts = self.order.counts
         return np.flatnonzero((counts > 0) & (counts < self.order.rows)).tolist()
 
     def short_batches(self) -> list[tuple[int, int]]:
-        """The buckets with a short batch, and its samples."""
+        """Return the buckets with a short batch, and its size."""
         short_batches = (self.order.counts % self.order.rows).tolist() if self._short else []
         return [(number, rest) for number, rest in enumerate(short_batches) if rest]
 
     def _located(self, indices: Array) -> tuple[Array, Array]:
-        """The bucket of each batch, and its number among those of its bucket."""
+        """Return the bucket of each batch, and its number within the bucket."""
         mixed = orders.permutation(indices, len(self), orders.key(*self._path, 0))
         numbers = np.searchsorted(self.begins, mixed, "right") - 1
         return numbers, mixed - self.begins[numbers]
 
     def places(self, samples: Array) -> tuple[Array, Array]:
-        """The batch of each of these samples, and its row there: the inverse of `locate`.
+        """Find the batch and row of each sample: the inverse of `locate`.
 
-        Those that are in no batch have row -1.
+        Samples in no batch have row -1.
 
         >>> order = BucketOrder.of(np.array([1, 0, 1, 1]), np.array([2, 2]))
         >>> known = KnownBatches(order, (0, 0, 0), short=False)
@@ -127,7 +127,7 @@ class KnownBatches:
             place = self._unpermuted(place[mine], len(held), chosen)
             nth, rows[mine] = np.divmod(place, order.rows[number])
             batches[mine] = nth + self.begins[number]
-            rows[mine[batches[mine] >= self.begins[number + 1]]] = -1  # of a short one
+            rows[mine[batches[mine] >= self.begins[number + 1]]] = -1  # in a dropped short batch
         there = rows >= 0
         batches[there] = self._unpermuted(batches[there], len(self), 0)
         return batches, rows
@@ -136,25 +136,25 @@ class KnownBatches:
         return orders.permutation(moved, n, orders.key(*self._path, number), inverse=True)
 
     def cursor_at(self, index: int) -> tuple[Position, int]:
-        """The position before a batch, and how many samples the batches before it have."""
+        """Return the position before a batch, and the number of samples in earlier batches."""
         numbers, places = self._located(np.arange(index))
         rows = self.order.rows[numbers]
         before = np.minimum(rows, self.order.counts[numbers] - places * rows).sum()
         return (index, self.order.check), int(before)
 
     def at(self, index: int) -> tuple[int, Array]:
-        """The bucket of a batch, and the indices of its samples."""
+        """Return the bucket of a batch, and the indices of its samples."""
         (found,) = self.locate(np.array([index]))
         return found
 
     def from_batch(self, index: int) -> Iterator[tuple[int, Array]]:
-        """The same of one batch after another, some found at once."""
+        """Yield (bucket, indices) for each batch from this one on, several computed at a time."""
         many = max(_CHUNK // int(self.order.rows.max()), 1)
         for low in range(index, len(self), many):
             yield from self.locate(np.arange(low, min(low + many, len(self))))
 
     def locate(self, indices: Array) -> list[tuple[int, Array]]:
-        """The bucket of each batch, and the indices of its samples."""
+        """Return (bucket, indices of samples) for each batch."""
         order, (numbers, places) = self.order, self._located(indices)
         firsts = offsets_of(order.counts)
         made: list[Any] = [None] * len(indices)
@@ -172,12 +172,12 @@ class KnownBatches:
 
 
 class ResumePoint(NamedTuple):
-    """A place in a stream to resume at; each sample that waits holds the last one before it.
+    """A place in a stream to resume at; each waiting sample refers to the last one before it.
 
     Attributes:
-        origin: The position of the reader.
-        read: How many samples were read before it, since the place where the pass began.
-        seen: How many of each bucket were among them.
+        origin: The reader's position.
+        read: The samples read before it since the start of the pass.
+        seen: How many of them fell into each bucket.
     """
 
     origin: Position
@@ -186,10 +186,10 @@ class ResumePoint(NamedTuple):
 
 
 class StreamBuckets:
-    """A pass over a stream: the samples that wait for their bucket to be full.
+    """A pass over a stream, with the samples that wait for their bucket to fill.
 
     Attributes:
-        waiting: For each bucket, the samples that wait, each with its number and a mark.
+        waiting: The waiting samples of each bucket, each with its number and resume point.
     """
 
     def __init__(
@@ -200,15 +200,15 @@ class StreamBuckets:
         number_of: Callable[[Any], int | None],
         made: Callable[[Sequence[Any], int], Any],
     ) -> None:
-        """Begins at a position; nothing is read yet.
+        """Prepare a pass from a position; nothing is read yet.
 
         Args:
             up: A pass over the samples, from `at` on.
-            at: The position: that of the reader, the samples that were read since, and how many of
-                each bucket were handed over.
-            rows: The samples of a full batch, for each bucket.
-            number_of: Gives the number of the bucket of a sample; None for none.
-            made: Makes a batch of samples and the number of their bucket.
+            at: The position: the reader's position, the samples read since, and how many of each
+                bucket were yielded.
+            rows: Samples per full batch, for each bucket.
+            number_of: Returns the bucket number of a sample; None to drop it.
+            made: Makes a batch from samples and their bucket number.
         """
         self.up, self._first, self._rows = up, at, rows
         self._number_of, self._made = number_of, made
@@ -217,7 +217,7 @@ class StreamBuckets:
         self.waiting: list[deque[tuple[int, ResumePoint, Any]]] = [deque() for _ in rows]
 
     def position(self) -> Position:
-        """A place before the oldest sample that waits, and what was done since."""
+        """Return a resume point before the oldest waiting sample, and what was done since."""
         if not self._read or self._read < self._behind:
             origin, behind, given = self._first
             return origin, behind, tuple(given)
@@ -229,7 +229,7 @@ class StreamBuckets:
         return origin, self._read - read, tuple(given)
 
     def batches(self, *, short: bool) -> Iterator[Any]:
-        """The batches; those that are short come last, or are left out."""
+        """Yield the batches; short ones come last, or are dropped."""
         waiting, seen, given, number_of = self.waiting, self._seen, self._given, self._number_of
         mark = self._resume_point()
         for sample in self.up.items:
@@ -237,7 +237,7 @@ class StreamBuckets:
             self._read += 1
             if number is not None:
                 seen[number] += 1
-                if seen[number] > given[number]:  # else it was handed over before
+                if seen[number] > given[number]:  # otherwise it was yielded before
                     waiting[number].append((self._read, mark, sample))
                 if self._read > self._behind and len(waiting[number]) == self._rows[number]:
                     yield self._batch(number)

@@ -1,8 +1,8 @@
-"""`bucket`: batches of samples of about one length, of few shapes.
+"""`bucket`: batch samples of similar length, in few shapes.
 
-Where the lengths of all samples are known before one is read, the batches are an order
-(`bucket_order`), and the bounds may be chosen (`bucket_bounds`). Of a stream, samples wait until
-their bucket is full (`bucket_order` too).
+If the lengths of all samples are known before reading, the batches are a precomputed order
+(`bucket_order`), and the bounds can be chosen (`bucket_bounds`). In a stream, samples wait until
+their bucket is full (also in `bucket_order`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _CALL = "bucket(reader, bounds)"
 class bucket(Node[Columns[T]]):
     """Batch samples of similar length together; each batch is padded to the bound of its bucket.
 
-    A jitted step is compiled once for each bound, and little is padded.
+    A jitted step is compiled once per bound, with little padding.
 
     >>> documents = lambda: [[1], [2, 3, 4], [5], [6, 7, 8, 9], [10, 11, 12]]
     >>> for batch in bucket(documents, [2, 4], batch_size=2)():
@@ -82,48 +82,47 @@ class bucket(Node[Columns[T]]):
     >>> bucket(ragged_documents, 2, batch_size=1, seed=0).bounds
     (2, 5)
 
-    A batch has the form that `padded_batch` describes: the padded fields, and a mask for each of
-    them.
+    Batches have the form that `padded_batch` describes: the padded fields, and a mask for each.
 
     If the lengths are known before a sample is read (ragged columns, not shuffled before), each
     epoch shuffles the samples inside their buckets, and mixes the batches of all buckets. The order
-    follows from seed, epoch and index alone, so any host finds any batch at once. Otherwise each
-    batch comes when its bucket is full.
+    follows from seed, epoch and index alone, so any host finds any batch directly. Otherwise a
+    batch is yielded when its bucket is full.
 
-    The last samples of each bucket may fill no batch. Short batches come among the others where
-    lengths are known, and at the end of a stream; `load` leaves them out, or pads them with rows of
-    zeros, under its `mask`, so that there are no other shapes.
+    The last samples of each bucket may not fill a batch. Such short batches are mixed with the
+    others if the lengths are known, and come last in a stream. `load` drops them, or pads them with
+    rows of zeros under its `mask`, so that there are no other shapes.
 
-    Cost: where lengths are known, any batch is found at once, and resuming is immediate. Over a
+    Cost: if the lengths are known, any batch is found directly, and resuming is immediate. Over a
     stream, at most `batch_size` - 1 samples wait in each bucket, and resuming reads all samples
-    again from the oldest one that waits.
+    again from the oldest waiting one.
 
     Args:
         reader: Any reader of arrays, or lists, that differ in length, alone or as fields.
-        bounds: The lengths of the buckets, in rising order. A sample belongs to the first one that
-            is not less than its length. Or, where lengths are known, how many buckets there are:
-            then their bounds are those that pad least, which `repr` shows.
-        batch_size: Samples per batch. Instead of `tokens`.
-        tokens: Values per batch, padding included: a bucket of bound b has `tokens // b` samples
-            per batch.
-        by: The field whose length chooses the bucket; None for the longest of those that are
-            padded.
+        bounds: The lengths of the buckets, in increasing order. A sample goes to the first bucket
+            that fits its length. Or, if lengths are known, the number of buckets: the op then
+            chooses the bounds that pad least, which `repr` shows.
+        batch_size: Samples per batch. Excludes `tokens`.
+        tokens: Values per batch, padding included: a bucket of bound b has `tokens
+
+        b` samples per batch.
+        by: The field whose length chooses the bucket; None for the longest of the padded fields.
         fields: The names of the fields to pad, as in `padded_batch`.
-        pad: What fills rows up: a number, or a dict of numbers by field.
-        longer: What to do with samples that are longer than the last bound: "error", or "truncate"
-            to cut them, or "drop" to leave them out.
-        divisible_by: The samples of every full batch are a multiple of this: the number of devices
+        pad: The fill value: a number, or a dict of numbers by field.
+        longer: What to do with samples longer than the last bound: "error", "truncate" to cut them,
+            or "drop" to leave them out.
+        divisible_by: Make the size of every full batch a multiple of this: the number of devices
             that share a batch.
-        drop_last: Whether to leave out the short batches. None hands them over too, but `load`
-            leaves them out then; with False, `load` pads them.
+        drop_last: Whether to drop short batches. None yields them too, but `load` drops them; with
+            False, `load` pads them.
         seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws a
             new one for each pass; resuming that pass restores it. A stream keeps its order.
-        multiple_of: What all bounds are multiples of, as 8 or 128 for matrix units.
+        multiple_of: Make all bounds multiples of this, such as 8 or 128 for matrix units.
 
     Raises:
         TypeError: `bounds` is neither a list of lengths nor a number, neither or both of
             `batch_size` and `tokens` are given, or no field differs in length.
-        ValueError: The bounds do not rise, or are to be chosen and lengths are not known; or a
+        ValueError: The bounds do not increase, or are to be chosen and lengths are not known; a
             batch has no room for a row of the last one; a sample is longer than that; or it is not
             clear which fields to pad.
     """
@@ -141,14 +140,14 @@ class bucket(Node[Columns[T]]):
     divisible_by: int = whole(default=1, least=1)
     drop_last: bool | None = truth(default=None)
     seed: Any = random_seed()
-    multiple_of: int | None = whole(default=None, least=1, cursor="never")  # bounds have it
+    multiple_of: int | None = whole(default=None, least=1, cursor="never")  # already in the bounds
     epoch: int = field(default=0, init=False)
     _memo: Memo[BucketOrder] = field(default_factory=Memo, init=False)
     unit = "batches"
 
     def check_arguments(self) -> dict[str, Any]:
-        """Chooses the bounds, and checks that the other arguments go with them."""
-        if not random_ops(self.reader):  # lengths may order them: the same ones each time
+        """Choose the bounds, and check that the other arguments fit them."""
+        if not random_ops(self.reader):  # lengths may set the order: keep them equal
             set_fields(self, reader=written_first(self.reader))
         set_fields(self, bounds=self._checked_bounds())
         if (self.batch_size is None) == (self.tokens is None):
@@ -165,11 +164,11 @@ class bucket(Node[Columns[T]]):
                 f"{list(self.fields)}: name it there too."
             )
         if not lazy_length(self.reader) and not random_ops(self.reader):
-            self.known()  # raises the errors of lengths here, where they can be mended
+            self.known()  # raise errors about lengths here, where users can fix them
         return {}
 
     def _checked_bounds(self) -> tuple[int, ...]:
-        """The bounds as they are given, or so many of them, chosen from the lengths."""
+        """Return the bounds as given, or choose that many from the lengths."""
         each = self.multiple_of or 1
         if isinstance(self.bounds, (int, np.integer)):
             number = check_number(f"bounds of {_CALL}", self.bounds, 1)
@@ -184,7 +183,7 @@ class bucket(Node[Columns[T]]):
         return bounds
 
     def _known_lengths(self, number: int) -> Array:
-        """The lengths from which so many bounds are chosen."""
+        """Return the lengths from which to choose the bounds."""
         plane, lengths = self._plane(), np.zeros(0, int)
         lacks = (
             f"the lengths of {described(self.reader)} are not known before it is read: put bucket "
@@ -217,7 +216,7 @@ class bucket(Node[Columns[T]]):
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """The samples of a full batch, for each bucket."""
+        """Samples per full batch, for each bucket."""
         if self.batch_size:
             return (self.batch_size,) * len(self.bounds)
         each = self.divisible_by
@@ -225,18 +224,18 @@ class bucket(Node[Columns[T]]):
 
     @property
     def padding(self) -> Padding:
-        """How samples become arrays."""
+        """The `Padding` that turns samples into arrays."""
         names = ragged_fields(self.reader, self.fields) or self.fields
         return Padding(_CALL, names, self.pad, self.longer == "truncate")
 
     def resolved(self, draws: Draws) -> dict[str, Any]:
-        """Draws a seed only for what is mixed: a stream keeps its order."""
+        """Draw a seed only if batches are shuffled: a stream keeps its order."""
         if self.seed is not None or self._plane() is None:
             return {}
         return {"seed": draws.seed()}
 
     def start(self, at: Position) -> Pass[Columns[T]]:
-        """Begins a pass; its position says which batch comes next, or what waits of a stream."""
+        """Start a pass; its position is the next batch, or the resume point of a stream."""
         plane, padding = self._plane(), self.padding
         if plane is not None:
             return self.dealt(at, self._found(plane))
@@ -247,16 +246,16 @@ class bucket(Node[Columns[T]]):
         return Pass(waiting.batches(short=not self.drop_last), waiting.position, up.close)
 
     def length(self) -> int | None:
-        """The number of batches, if the lengths are known."""
+        """Return the number of batches, if the lengths are known."""
         known = self.known()
         return None if known is None else len(known)
 
     def layout(self) -> str:
-        """A hash of the lengths of all samples, as far as they are known before they are read."""
+        """Hash the lengths of all samples, as far as they are known before reading."""
         return lengths_hash(self.reader)
 
     def lookup(self) -> Callable[[int], Columns[T]] | None:
-        """Finds a batch by the indices of its samples, if the lengths are known."""
+        """Find a batch by the indices of its samples, if the lengths are known."""
         plane = None if self.seed is None else self._plane()
         known = None if plane is None else self.known()
         if plane is None or known is None:
@@ -265,20 +264,20 @@ class bucket(Node[Columns[T]]):
         return lambda index: found(*known.at(index))
 
     def _found(self, plane: Plane) -> Callable[[int, Array], Columns[T]]:
-        """A function that makes a batch of the number of its bucket and the indices of samples."""
+        """Return a function that makes a batch from a bucket number and sample indices."""
         padding = self.padding
         return lambda number, samples: self.made(padding, list(plane.each(samples)), number)
 
     def made(self, padding: Padding, samples: Sequence[Any], number: int) -> Columns[T]:
-        """The batch of some samples of a bucket."""
+        """Make a batch from some samples of a bucket."""
         bound = self.bounds[number]
         return Columns(padding.columns(samples, lambda *_: (bound,)), full=self.rows[number])
 
     def _plane(self) -> Plane | None:
-        """The plane of the reader, if it has the lengths, and they are those of every epoch.
+        """Return the reader's plane, if it has the lengths and they are the same in every epoch.
 
         Raises:
-            TypeError: It shows that no sample differs in length from another.
+            TypeError: It shows that all samples have the same length.
         """
         plane = None if random_ops(self.reader) else indexed(self.reader)
         if plane is None or plane.length >= min(ENDLESS, 1 << 32):
@@ -295,7 +294,7 @@ class bucket(Node[Columns[T]]):
         return None
 
     def known(self) -> KnownBatches | None:
-        """The batches in their order; None if the lengths are not known."""
+        """Return the batches in order; None if the lengths are not known."""
         order = self._memo.of(self.reader, self._sorted)
         if order is None:
             return None
@@ -322,7 +321,7 @@ class bucket(Node[Columns[T]]):
         return longest
 
     def _numbers(self, lengths: Array) -> Array:
-        """The number of the bucket of each length; one that is too high for those left out."""
+        """Return the bucket of each length; the number after the last one to leave a sample out."""
         numbers = np.searchsorted(np.array(self.bounds), lengths)
         beyond = numbers == len(self.bounds)
         if self.longer == "error" and beyond.any():
@@ -336,7 +335,7 @@ class bucket(Node[Columns[T]]):
         return numbers - beyond if self.longer == "truncate" else numbers
 
     def _number_of(self, padding: Padding) -> Callable[[Any], int | None]:
-        """A function that gives the number of the bucket of a sample; None for one left out."""
+        """Return a function that returns the bucket number of a sample; None to leave it out."""
         bounds, last, fields = self.bounds, len(self.bounds) - 1, list[Callable[[Any], Any]]()
 
         def number_of(sample: Any) -> int | None:
@@ -357,7 +356,7 @@ class bucket(Node[Columns[T]]):
         return number_of
 
     def _measured(self, padding: Padding, first: Any) -> Iterator[Callable[[Any], Any]]:
-        """Functions that give the fields of a sample whose lengths choose its bucket."""
+        """Return getters of the fields whose lengths choose the bucket of a sample."""
         names, getters = padding.chosen(first), field_getters(first)
         if self.by is not None and self.by not in names:
             raise ValueError(
@@ -366,14 +365,14 @@ class bucket(Node[Columns[T]]):
         return (getters[name] for name in (names if self.by is None else (self.by,)))
 
     def dealt(self, at: Position, made: Callable[[int, Array], U]) -> Pass[U]:
-        """A pass over what is made of each batch, where lengths are known.
+        """Start a pass over the results of `made` for each batch, if lengths are known.
 
         Args:
-            at: A position, as of `start`.
-            made: Takes the number of a bucket, and the indices of the samples of a batch.
+            at: A position, as in `start`.
+            made: Takes a bucket number, and the indices of the samples of a batch.
 
         Raises:
-            NotResumable: The position is of samples with other lengths.
+            NotResumable: The position belongs to samples with other lengths.
         """
         known: Any = self.known()
         check = known.order.check

@@ -1,9 +1,9 @@
-"""Batches of a stream in lanes: each lane gives the same rows of every batch.
+"""Batches of a stream in lanes: each lane supplies the same rows of every batch.
 
-A lane that ends before the others leaves its rows of a batch empty: those of the others are its
-`valid` ones. What becomes of the empty ones is said by `Ends`. The position has a pair for each
-lane: how often it has ended, and the position in it. So it fits any batch size that the lanes
-divide.
+When a lane ends before the others, its rows of a batch are empty, and the other rows are the
+`valid` ones. `Ends` says what happens to the empty rows. The position has a pair for each lane: how
+often it has ended, and the position in it. So it fits any batch size that the number of lanes
+divides.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from jreader.readers.trees import Rows
 T = TypeVar("T")
 
 Ends: TypeAlias = Literal["drop", "pad", "wrap", "go round"]
-"""What happens when a lane has no sample left. "drop": the pass ends before that batch. "pad": its
-rows stay empty until all lanes have ended. "wrap": it restarts, until all have ended. "go
-round": it restarts, for ever."""
+"""What happens when a lane runs out of samples. "drop": the pass ends before that batch. "pad": its
+rows stay empty until all lanes have ended. "wrap": it restarts, until all have ended. "go round":
+it restarts, forever."""
 
 
 def check_divides(node: Node[Any], size: int, dealt: Lanes) -> None:
-    """Raises unless each lane gives equally many rows of a batch.
+    """Raise unless every lane supplies the same number of rows of a batch.
 
     Raises:
-        BatchNotDivisible: A batch does not have as many rows for each lane.
+        BatchNotDivisible: The number of lanes does not divide the batch size.
     """
     lanes = dealt.lanes
     if size % lanes == 0:
@@ -61,12 +61,12 @@ class _Lane(Generic[T]):
 
     Attributes:
         rounds: How often it has ended.
-        fresh: How many samples of the first round the last run has.
+        fresh: The samples of the last run that are from the first round.
     """
 
     def __init__(self, reader: Reader[T], at: Position, node: Node[Any], many: int) -> None:
         self.rounds, inner = at
-        self._began: Position = at  # until it has given a sample, on all processes the same
+        self._began: Position = at  # until it yields a sample; the same on all processes
         self.fresh = 0
         self._reader, self._node, self._many = reader, node, many
         self._epoch = epoch_of_caller()
@@ -76,17 +76,17 @@ class _Lane(Generic[T]):
         self.up = start(self._reader, at).watched(self._node, self._many)
 
     def run(self) -> list[T]:
-        """The next samples of this round, as many as a batch has, or those that are left."""
+        """Draw the next samples of this round: a batch's share, or fewer at the end."""
         self._began = None
         run = list(islice(self.up.items, self._many))
         self.fresh = 0 if self.rounds else len(run)
         return run
 
     def filled(self, run: list[T], *, wanted: bool) -> list[T]:
-        """A run filled up from the beginning of the lane, as often as it takes.
+        """Fill a run up by restarting the lane as often as needed.
 
         Raises:
-            ReaderError: The lane has no samples, and they are wanted.
+            ReaderError: The lane has no samples, and they are needed.
         """
         while len(run) < self._many:
             self.up.close()
@@ -102,12 +102,12 @@ class _Lane(Generic[T]):
         return run
 
     def position(self) -> Position:
-        """How often it has ended, and the position in it."""
+        """Return how often the lane has ended, and the position in it."""
         return (self.rounds, self.up.position()) if self._began is None else tuple(self._began)
 
 
 def cannot_wrap(lane: Reader[Any], node: Node[Any]) -> errors.ReaderError:
-    """The error for a lane without samples."""
+    """Return the error for a lane without samples."""
     return errors.ReaderError(
         f"{lane!r}, one of the lanes of {node!r}, has no samples, so last='wrap' cannot fill its "
         "rows: give last='pad', or fewer lanes, so that each has some."
@@ -118,8 +118,9 @@ class LaneBatches(Generic[T]):
     """A pass over the batches of a stream in lanes, or over some rows of each.
 
     Attributes:
-        numbers: The numbers of the lanes that are read.
-        joined: Whether what joins these rows with others looks for lanes without samples.
+        numbers: The lanes that are read.
+        joined: True if another object joins these rows with others, and detects lanes without
+            samples.
     """
 
     joined = False
@@ -127,14 +128,14 @@ class LaneBatches(Generic[T]):
     def __init__(
         self, node: Any, dealt: Lanes, ends: Ends, at: Position, rows: Array | None = None
     ) -> None:
-        """Begins at a position.
+        """Start at a position.
 
         Args:
             node: The `batch`.
-            dealt: The op that deals its reader to lanes.
-            ends: What happens when a lane has no sample left.
+            dealt: The op that divides its reader into lanes.
+            ends: What happens when a lane runs out of samples.
             at: The position; None for the beginning.
-            rows: The rows that are wanted; None for all.
+            rows: The rows to read; None for all.
         """
         check_divides(node, node.batch_size, dealt)
         self._node = node
@@ -147,7 +148,7 @@ class LaneBatches(Generic[T]):
         self.open()
 
     def open(self) -> None:
-        """Begins a pass over each lane."""
+        """Start a pass over each lane."""
         node, places = self._node, self._places
         self._lanes = [
             _Lane(of_lane(node.reader, number), places[number], node, self._each)
@@ -155,7 +156,7 @@ class LaneBatches(Generic[T]):
         ]
 
     def batches(self) -> Pass[Sequence[T]]:
-        """The batches, until all lanes have ended."""
+        """Yield the batches, until all lanes have ended."""
 
         def deal() -> Iterator[Sequence[T]]:
             for made in self.runs():
@@ -166,7 +167,7 @@ class LaneBatches(Generic[T]):
         return Pass(deal(), self.position, self.close)
 
     def runs(self) -> Iterator[Columns[T]]:
-        """One batch after another, or its rows; without an end, unless that is "drop"."""
+        """Yield batches, or their rows; endless unless `ends` is "drop"."""
         while (runs := self._next_runs()) is not None:
             fresh = self._ends == "go round" or any(lane.fresh for lane in self._lanes)
             if self._ends in ("wrap", "go round") and (fresh or self._rows is not None):
@@ -177,7 +178,7 @@ class LaneBatches(Generic[T]):
             yield made
 
     def _next_runs(self) -> list[list[T]] | None:
-        """The next samples of each lane; None if the pass ends with a lane that has too few."""
+        """Draw the next samples of each lane; None if the pass ends because one has too few."""
         runs = []
         for lane in self._lanes:
             runs.append(lane.run())
@@ -192,7 +193,7 @@ class LaneBatches(Generic[T]):
         begins = (number * self._each for number in self.numbers)
         ranges = [np.arange(len(run)) + begin for begin, run in zip(begins, runs, strict=True)]
         valid = np.concatenate(ranges)
-        if self._rows is not None:  # a lane may have rows that are not wanted here
+        if self._rows is not None:  # a lane may have rows that are not read here
             mine = np.flatnonzero(np.isin(valid, self._rows))
             samples, many = [samples[at] for at in mine.tolist()], len(self._rows)
             valid = np.searchsorted(self._rows, valid[mine])
@@ -200,10 +201,10 @@ class LaneBatches(Generic[T]):
         return Columns(Rows(samples), rows=self._size - lacking, valid=valid if lacking else None)
 
     def any_sample(self) -> T:
-        """A sample of one of the lanes, for the shapes of rows that stay empty.
+        """Return a sample of any lane, which shows the shapes of empty rows.
 
         Raises:
-            ReaderError: None of them has any.
+            ReaderError: None of them has a sample.
         """
         for number in self.numbers:
             up: Pass[T] = start(of_lane(self._node.reader, number))
@@ -219,12 +220,12 @@ class LaneBatches(Generic[T]):
         )
 
     def position(self) -> Position:
-        """A pair for each lane: how often it has ended, and the position in it."""
+        """Return a pair for each lane: how often it has ended, and the position in it."""
         for number, lane in zip(self.numbers, self._lanes, strict=True):
             self._places[number] = lane.position()
         return tuple(self._places)
 
     def close(self) -> None:
-        """Ends all lanes."""
+        """Close all lanes."""
         for lane in self._lanes:
             lane.up.close()

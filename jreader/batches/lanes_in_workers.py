@@ -1,9 +1,9 @@
-"""Batches of a stream in lanes that workers read: each holds a pass over some of the lanes.
+"""Workers read the lanes of a stream: each holds a pass over some lanes.
 
-Such a batch has no number to be made by: it follows those before it. So a task says where its lanes
-are: by a position that this program has, and how many batches lie behind it. The worker that did
-the task before continues the pass that it holds; any other one starts a pass there. So what a
-worker holds saves time, and is no state: if it dies, another one reads on.
+These batches cannot be made by number: each follows those before it. So a task gives a position of
+the lanes, which this program knows, and how many batches to skip from there. The worker that ran
+the previous task continues the pass that it holds; any other starts a pass at the position. The
+held passes only save time; they are not state. If a worker dies, another resumes.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from jreader.workers.worker_batches import exact_column, number_type
 
 T = TypeVar("T")
 
-_LIMITS = Limits.of_each(1, 2, 256)  # of one group: batches that may be ahead, and the most
+_LIMITS = Limits.of_each(1, 2, 256)  # batches in flight per group, and the most
 _CALL = "load(workers=...)"
 
 
 class LanePlace(NamedTuple):
-    """Which part of which batch is asked for.
+    """Identifies one part of one batch.
 
     Attributes:
-        group: The number of the group of lanes.
-        begun: Tells the pass of this program from others over the same lanes.
-        number: How many batches of that pass are before it.
-        at: A position of the lanes before it.
-        skips: How many batches lie between that position and the part.
+        group: The index of the group of lanes.
+        begun: An id of this program's pass, unlike that of any other pass over the same lanes.
+        number: The batches of that pass before this one.
+        at: An earlier position of the lanes.
+        skips: The batches between that position and the part.
     """
 
     group: int
@@ -57,10 +57,10 @@ class LanePlace(NamedTuple):
 
 
 class LanePart(NamedTuple):
-    """The rows of a batch that a group of lanes gives.
+    """The rows of a batch that one group of lanes supplies.
 
     Attributes:
-        made: The batch with these rows alone; None where the pass has ended before it.
+        made: The batch with only these rows; None if the pass ended before it.
         position: The position of the lanes after it.
     """
 
@@ -69,9 +69,9 @@ class LanePart(NamedTuple):
 
 
 class _Passes(dict[int, tuple[str, int, LaneBatches[Any]]]):
-    """The passes of a loader that a process holds, by group: of which pass there, how far, and it.
+    """The passes that a process holds for one loader, by group: (pass id, batches done, pass).
 
-    They live as long as a function of that loader, of this epoch or another, is kept here.
+    They live as long as this process keeps a function of that loader, from any epoch.
     """
 
 
@@ -79,7 +79,7 @@ _PASSES: WeakValueDictionary[str, _Passes] = WeakValueDictionary()
 
 
 class LaneParts:
-    """Reads parts of batches from groups of lanes, in a worker or here.
+    """Reads parts of batches from groups of lanes, in a worker or locally.
 
     >>> from jreader import batch, read
     >>> lines = read(str.split, lambda: ["a b", "c d"], lanes=2)
@@ -88,10 +88,10 @@ class LaneParts:
     ['d']
 
     Args:
-        op: The `batch`, in its epoch.
+        op: The `batch`, at its epoch.
         groups: The rows of each group of lanes.
-        epoch: The epoch of the plain functions in it.
-        loader: Tells the loader from others.
+        epoch: The epoch that plain functions in it see.
+        loader: An id of the loader.
     """
 
     def __init__(self, op: Any, groups: Sequence[Array], epoch: int, loader: str) -> None:
@@ -99,18 +99,18 @@ class LaneParts:
         self.held = _PASSES.setdefault(loader, _Passes())
 
     def results_in_turn(self, places: Sequence[LanePlace]) -> Generator[LanePart, None, None]:
-        """Parts that follow each other, of one group; then the pass is held for the next ones."""
+        """Yield consecutive parts of one group; hold the pass for the next task."""
         begun, lanes = places[0].begun, self._pass_at(places[0])
         runs = lanes.runs()
         for place in places:
-            self.held.pop(place.group, None)  # it may fail: then there is nothing to continue
+            self.held.pop(place.group, None)  # if the pass fails, there is nothing to continue
             made = next(runs, None)
             part = LanePart(made and _stacked_part(made), lanes.position())
             self.held[place.group] = begun, place.number + 1, lanes
             yield part
 
     def _pass_at(self, place: LanePlace) -> LaneBatches[Any]:
-        """The pass that is held, if it is there; else a new one."""
+        """Return the held pass if it is at this place; else start one."""
         held = self.held.pop(place.group, None)
         if held and held[:2] == (place.begun, place.number):
             return held[2]
@@ -124,16 +124,16 @@ class LaneParts:
         return lanes
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Without the passes that are held here."""
+        """Pickle without the held passes."""
         return LaneParts, (self.op, self.groups, self.epoch, self.loader)
 
     def __repr__(self) -> str:
-        """What an error calls it."""
+        """Return the name that errors use."""
         return repr(self.op)
 
 
 def _stacked_part(made: Columns[Any]) -> Columns[Any]:
-    """A part of a batch, its samples stacked if that loses nothing."""
+    """Stack the samples of a part if that loses nothing."""
     samples = list(made)
     tree, several = map_and_stack(itself, samples, exact_column, small=True) if samples else (0, [])
     if several is None:
@@ -143,10 +143,10 @@ def _stacked_part(made: Columns[Any]) -> Columns[Any]:
 
 
 class _GroupCrew(ExecutorCrew[LanePlace]):
-    """The tasks of one group of lanes, one at a time: each continues where the last one ended."""
+    """Runs the tasks of one group of lanes one at a time; each resumes where the last ended."""
 
     def __init__(self, group: int, begun: str, at: Position, node: Any, *given: Any) -> None:
-        self.at, self.before = at, 0  # a position, and how many batches are before it
+        self.at, self.before = at, 0  # a position, and the batches before it
 
         def places() -> Iterator[LanePlace]:
             for number in count():
@@ -157,11 +157,11 @@ class _GroupCrew(ExecutorCrew[LanePlace]):
 
     @property
     def ready(self) -> bool:
-        """Whether the last task was taken."""
+        """True once the last task's results were taken."""
         return not self.in_work
 
     def take(self, chunk: DrawnChunk[LanePlace]) -> None:
-        """Takes the parts of a task, and sends the next one, to be done while they are used."""
+        """Take the results of a task, and send the next one, which runs while they are used."""
         super().take(chunk)
         if chunk.results:
             self.at, self.before = chunk.results[-1].position, chunk.first + len(chunk.results)
@@ -170,14 +170,14 @@ class _GroupCrew(ExecutorCrew[LanePlace]):
 
 
 class LanesInWorkers(LaneBatches[T]):
-    """A pass over the batches of a stream in lanes, or over some rows of each, read by workers."""
+    """A pass over batches of a stream in lanes that workers read, or over some of their rows."""
 
     def __init__(self, makers: Engine, *given: Any) -> None:
         self._makers = makers
         super().__init__(*given)
 
     def open(self) -> None:
-        """Deals the lanes to the workers, who begin with the first batch that is asked for."""
+        """Assign the lanes to the workers, which start with the first batch requested."""
         workers, learnt = each_alone(self._makers.executor), self._makers.learnt
         rows = np.arange(self._size) if self._rows is None else self._rows
         lanes = np.array_split(self.numbers, min(len(workers), len(self.numbers)))
@@ -196,17 +196,17 @@ class LanesInWorkers(LaneBatches[T]):
         self._parts = [made_ahead(crew) for crew in self._crews]
 
     def runs(self) -> Iterator[Columns[T]]:
-        """One batch after another, or its rows; without an end, unless that is "drop"."""
-        for crew in self._crews:  # all begin before the first one is waited for
+        """Yield batches, or their rows; endless unless `ends` is "drop"."""
+        for crew in self._crews:  # start all before waiting for the first
             crew.send()
         while (parts := self._next_parts()) is not None:
             yield self._joined(parts)
 
     def _next_parts(self) -> list[Columns[T]] | None:
-        """The next part of each group; None if the pass ends before one of them."""
+        """Return the next part of each group; None if the pass ends before one of them."""
         made = []
         for numbers, up in zip(self._groups, self._parts, strict=True):
-            part: LanePart = next(up.items, None) or LanePart(None, self._places)  # it was closed
+            part: LanePart = next(up.items, None) or LanePart(None, self._places)  # up was closed
             for number in numbers:
                 self._places[number] = part.position[number]
             if part.made is None:
@@ -215,7 +215,7 @@ class LanesInWorkers(LaneBatches[T]):
         return made
 
     def _joined(self, parts: list[Columns[T]]) -> Columns[T]:
-        """The batch of the parts of all groups."""
+        """Join the parts of all groups into a batch."""
         rows, there = np.concatenate(self._held_rows), self._valid(parts)
         some = [part for part in parts if len(part)] or parts[:1]
         samples = some[0] if len(some) == 1 else concatenated(some)
@@ -228,12 +228,12 @@ class LanesInWorkers(LaneBatches[T]):
         return made
 
     def _check_wraps(self, row: int, made: Columns[T]) -> None:
-        """Raises ReaderError if this row of a batch is empty, in an epoch that wraps."""
+        """Raise ReaderError if this row of a batch is empty although the epoch wraps."""
         if self._ends == "wrap" and (made.fresh or self._rows is not None):
             raise cannot_wrap(of_lane(self._node.reader, row // self._each), self._node)
 
     def _valid(self, parts: list[Columns[T]]) -> Array:
-        """Which of the rows of all groups have samples."""
+        """Return which rows of all groups hold samples."""
         begin, valid = 0, []
         for rows, part in zip(self._held_rows, parts, strict=True):
             valid.append(begin + (np.arange(len(rows)) if part.valid is None else part.valid))
@@ -241,10 +241,10 @@ class LanesInWorkers(LaneBatches[T]):
         return np.concatenate(valid)
 
     def position(self) -> Position:
-        """A pair for each lane: how often it has ended, and the position in it."""
+        """Return a pair for each lane: how often it has ended, and the position in it."""
         return tuple(map(tuple, self._places))
 
     def close(self) -> None:
-        """Ends the tasks; the passes that workers hold go with the next ones of this loader."""
+        """Close the crews; workers drop the passes that they hold at the loader's next task."""
         for up in self._parts:
             up.close()

@@ -1,8 +1,8 @@
-"""Some rows of each batch of an indexed reader: those that one process feeds, or all, by lane.
+"""Read only the rows of each batch that one process feeds, or all rows where lanes own blocks.
 
-Where lanes own blocks (`shuffle(lanes=)`), rows are not in the order of samples: each lane has rows
-of its own, also of a batch that is short, whose other rows stay empty. So what a process reads
-follows from its rows, and a position is the number of samples that are done, on all processes.
+Where lanes own blocks (`shuffle(lanes=)`), rows are not in sample order: each lane has its own
+rows, which stay empty in a short batch if the lane has no sample left. So the rows of a process
+decide what it reads, and a position is the number of samples done on all processes.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from jreader.readers.starting import in_batches
 from jreader.readers.trees import Rows
 
 NONE = np.zeros(0, int)
-"""The valid rows of a batch of which this process has none: one of another stands in."""
+"""The valid rows of a batch of which this process has none; another batch's row stands in."""
 
 
 def rows_pass(rows_of: Callable[[int], Array], made_by: Any, at: Position) -> Pass[Columns[Any]]:
-    """A pass over some rows of each batch; no other samples are read.
+    """Start a pass over some rows of each batch; no other samples are read.
 
     Args:
-        rows_of: Gives the numbers of the rows, in order, of batches of a size.
-        made_by: The `batch`, of an indexed reader or of maps of one.
+        rows_of: Returns the row numbers, in order, for a batch size.
+        made_by: The `batch`, over an indexed reader or maps of one.
         at: The position; None for the beginning.
     """
     found = mapped_rows(made_by.reader)
     if found is None:
         raise TypeError(f"{made_by.reader!r} is not indexed: processes cannot be dealt its rows")
-    begun = start(made_by.reader, at)  # raises if there is no such position
+    begun = start(made_by.reader, at)  # raises if the position does not exist
     before = begun.position()
     begun.close()
     done = samples_done(before)
@@ -62,7 +62,7 @@ def rows_pass(rows_of: Callable[[int], Array], made_by: Any, at: Position) -> Pa
     gone = removed and removed.place_finder(indexed(found.rows))
 
     def begun_piece() -> tuple[Any, Pass[Any]]:
-        """The rows of the next batches of one size, and a pass over their samples."""
+        """Return the rows of the next batches of one size, and a pass over their samples."""
         size, end = next(pieces)
         rows = rows_of(size)
         many = len(np.unique(rows // (size // lanes)))
@@ -90,20 +90,20 @@ def rows_pass(rows_of: Callable[[int], Array], made_by: Any, at: Position) -> Pa
             own, up = begun_piece()
 
     def close() -> None:
-        up.close()  # of the piece that it is in then
+        up.close()  # whichever piece is current by then
 
     return Pass(deal(), lambda: moved_to(before, done), close)
 
 
 def _of_lanes(reader: Reader[Any], lanes: int) -> Reader[Any]:
-    """The same samples, of which a process reads those of some lanes: it mixes fewer blocks."""
+    """Return a reader of the same samples that opens only the blocks of the lanes read here."""
     dealt: Any = dealt_below(reader)
     mixed = {"open_blocks": dealt.blocks // dealt.lanes * lanes or None}
     return rewritten(reader, lambda op: mixed if op is dealt else {})
 
 
 def part(samples: Any, count: int, valid: Array | None) -> Columns[Any]:
-    """Some rows of a batch that has `count` on all processes."""
+    """Wrap some rows of a batch that has `count` samples on all processes."""
     made = samples if isinstance(samples, Columns) else Columns(Rows(samples))
     made.rows, made.valid = count, valid
     return made
@@ -112,48 +112,48 @@ def part(samples: Any, count: int, valid: Array | None) -> Columns[Any]:
 def _of_whole_batches(
     made_by: Any, rows_of: Callable[[int], Array], at: Position
 ) -> Pass[Columns[Any]]:
-    """The same from a position of an earlier release, that counts no samples: it maps all rows."""
+    """Resume from a position of an earlier release, which counts no samples: map all rows."""
     new = made_by.sizes.vary or made_by.removed
-    if owners_of(made_by.reader) > 1 or new:  # which no earlier release had
+    if owners_of(made_by.reader) > 1 or new:  # no earlier release had these
         raise bad_position(at, 0)
     return start(made_by, at).mapped(partial(cut, rows_of(made_by.batch_size)))
 
 
 def cut(rows: Array, samples: Sequence[Any]) -> Columns[Any]:
-    """Some rows of a batch that was read whole."""
+    """Cut some rows out of a batch that was read whole."""
     mine = [samples[row] for row in rows[rows < len(samples)].tolist()]
     return part(mine or [samples[0]], len(samples), None if mine else NONE)
 
 
 def samples_done(at: Position) -> int | None:
-    """How many samples are done at a position, where it counts them; beside keys, it does twice."""
-    if isinstance(at, tuple) and len(at) == 2:  # of `keyed`, and of what that reads
+    """Return the samples done at a position that counts them (twice, with keys)."""
+    if isinstance(at, tuple) and len(at) == 2:  # of `keyed` and its reader
         first, second = map(samples_done, at)
         return first if first == second else None
     return at if type(at) is int else None
 
 
 def moved_to(at: Position, done: int) -> Position:
-    """The position at which `done` samples are done, in the form of another one."""
+    """Return a position of the same form at which `done` samples are done."""
     return tuple(moved_to(part, done) for part in at) if isinstance(at, tuple) else done
 
 
 @op
 class _rows_of_batches(Node[Any]):
-    """Some rows of each batch, batch by batch.
+    """Yield some rows of each batch, batch by batch.
 
-    Of a batch of which there are none, a sample stands in.
+    For a batch with none of these rows, one sample stands in.
 
     Args:
         reader: An indexed reader, the same on every process.
-        size: How many samples a batch has.
-        lanes: How many lanes own blocks.
-        rows: The rows.
-        done: How many samples are done before the first batch.
-        end: How many are done after the last batch of this size.
-        drop_last: Whether to leave out a last batch with fewer samples.
-        gone: Gives the numbers between two numbers that are hidden whole; None for none.
-        removed: The samples that are removed; None for none.
+        size: Samples per batch.
+        lanes: The number of lanes that own blocks.
+        rows: The row numbers.
+        done: The samples done before the first batch.
+        end: The samples done after the last batch of this size.
+        drop_last: Whether to drop an incomplete last batch.
+        gone: Returns the hidden samples between two sample numbers; None if there are none.
+        removed: The removed samples; None if there are none.
     """
 
     reader: Reader[Any]
@@ -167,16 +167,16 @@ class _rows_of_batches(Node[Any]):
     removed: Removed | None
 
     def plane(self) -> Plane | None:
-        """That of `reader`, of which each batch keeps some rows."""
+        """Reorder the plane of `reader` so that each batch keeps only these rows."""
         up = indexed(self.reader)
         if up is None:
             return None
         (full, rest), mine = self._sizes(up), self._samples()
         last = mine[mine < rest]
         if rest and not len(last):
-            # where lanes own blocks, the first sample of a batch may be in one of another process
+            # where lanes own blocks, another process may hold the first sample of a batch
             last = mine[:1] - self.size if self.lanes > 1 and full else np.zeros(1, int)
-        table = np.zeros((2, len(mine)), int)  # of a full batch, and of the last one
+        table = np.zeros((2, len(mine)), int)  # row 0 for full batches, row 1 for the last one
         table[0], table[1, : len(last)] = mine, last
 
         def order(indices: Array) -> Array:
@@ -191,7 +191,7 @@ class _rows_of_batches(Node[Any]):
         return up.reordered(full * len(mine) + len(last), order)
 
     def batches_of(self) -> Iterator[tuple[int, Array | None]]:
-        """Yields for each batch how many samples it has, and which of these rows are valid."""
+        """Yield the size of each batch, and which of these rows are valid in it."""
         full, rest = self._sizes(indexed(self.reader))
         yield from repeat((self.size, None if len(self.rows) else NONE), full)
         valid = np.flatnonzero(self._samples() < rest) if len(self.rows) else NONE
@@ -199,7 +199,7 @@ class _rows_of_batches(Node[Any]):
             yield rest, None if self.lanes == 1 and len(valid) else valid
 
     def without_removed(self, made: Columns[Any], done: int) -> Columns[Any]:
-        """A batch, which begins after so many samples, without those that are removed."""
+        """Drop removed samples from a batch that begins after `done` samples."""
         gone = NONE if self.gone is None else self.gone(done, done + self.size)
         if not len(gone) or made.is_placeholder:
             return made
@@ -207,18 +207,18 @@ class _rows_of_batches(Node[Any]):
         return without_rows(made, np.isin(done + self._samples()[valid], gone))
 
     def _samples(self) -> Array:
-        """Which samples of a batch the rows are; the first one stands in where there are none."""
+        """Map the rows to sample numbers in a batch; without rows, the first sample stands in."""
         mine: Array = by_lane(self.size, self.lanes, self.done)[self.rows]
         return mine if len(mine) else np.zeros(1, int)
 
     def _sizes(self, up: Any) -> tuple[int, int]:
-        """How many full batches are left, and how many samples the last one has."""
+        """Return the number of full batches left, and the size of the last one."""
         full, rest = divmod(max(min(up.length, self.end) - self.done, 0), self.size)
         return full, 0 if self.drop_last else rest
 
 
 def _with_stand_ins(samples: Array, places: Callable[[int, int], Array]) -> Array:
-    """The samples, with the nearest other one for each that is removed, where there is one."""
+    """Replace each removed sample by the nearest other one, if there is one."""
     gone = places(int(samples.min(initial=0)), int(samples.max(initial=-1)) + 1)
     kept = np.flatnonzero(~np.isin(samples, gone)) if len(gone) else NONE
     nearest = kept.searchsorted(np.arange(len(samples))).clip(max=len(kept) - 1)

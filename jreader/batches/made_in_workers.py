@@ -1,8 +1,8 @@
-"""Batches that workers make by number: read, mapped, padded and named there, handed over in order.
+"""Workers read, map, pad and name batches by number; the program yields them in order.
 
-A batch of an indexed plan follows from the plan, the epoch, what a pass drew, and its place. So a
-worker is sent the plan once, each task says which batches, and no worker keeps state. The program
-reads no sample: it says where each batch begins, which such a plan computes.
+A batch of an indexed plan follows from the plan, the epoch, the seeds drawn by the pass, and its
+position. So the plan is sent to each worker once, each task names its batches, and workers keep no
+state. The program itself reads no sample: it computes where each batch begins.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from jreader.workers.executor_map import Engine, ExecutorCrew, workers_of
 from jreader.workers.limits import Limits
 from jreader.workers.map_tasks import MapTask
 
-_AHEAD = 2  # batches of each worker that may be ahead
-_MAX_AHEAD = 256  # and if they take next to no time
+_AHEAD = 2  # batches in flight per worker
+_MAX_AHEAD = 256  # the most, if they take next to no time
 
 
 class BatchPlace(NamedTuple):
-    """Which batch of a plan is asked for.
+    """Identifies one batch of a plan.
 
     Attributes:
-        epoch: The number of the epoch.
-        drawn: The numbers that the pass drew for seeds that are missing; None for none.
-        at: The position of the plan before the batch.
+        epoch: The epoch number.
+        drawn: The seeds that the pass drew where the plan has none; None if none were drawn.
+        at: The plan's position before the batch.
     """
 
     epoch: int
@@ -46,7 +46,7 @@ class BatchPlace(NamedTuple):
 
 
 class NumberedBatches:
-    """Makes any batch of a plan, in a worker or here, on several threads at once.
+    """Makes any batch of a plan, in a worker or locally; thread-safe.
 
     >>> from jreader import arrays, batch
     >>> make = NumberedBatches(batch(arrays([1, 2, 3, 4]), 2))
@@ -54,20 +54,20 @@ class NumberedBatches:
     [3, 4]
 
     Args:
-        plan: The batches of epoch 0, found by their positions.
-        named: Makes the named arrays of a feed of a batch; None to leave batches as they are.
+        plan: The batches in epoch 0, found by position.
+        named: Turns a batch into the named arrays of a feed; None leaves batches as they are.
     """
 
     def __init__(self, plan: Reader[Any], named: Callable[[Any], Any] | None = None) -> None:
         self.plan, self.named = plan, named
 
     def __call__(self, place: BatchPlace) -> Any:
-        """The batch; `named` arrays as `Columns` that say so."""
+        """Return the batch; with `named`, as `Columns` that are marked as named."""
         (batch,) = self.results_in_turn([place])
         return batch
 
     def results_in_turn(self, places: Sequence[BatchPlace]) -> Generator[Any, None, None]:
-        """Some batches that follow each other, from one pass that ends with them."""
+        """Yield consecutive batches from one pass, which ends with the last of them."""
         with closing(self.start_at(places[0], places[-1].at)) as up:
             for place in places:
                 batch = next(up.items, self) if up.position() == place.at else self
@@ -80,12 +80,12 @@ class NumberedBatches:
                 yield batch if self.named is None else _with_names(batch, self.named)
 
     def start_at(self, place: BatchPlace, last: Position = None) -> Pass[Any]:
-        """A pass that begins there; it ends with the batch that begins at `last`, or at the end."""
+        """Start a pass at a batch; it ends after the batch that begins at `last`, or at the end."""
         plan = at_epoch(_until(self.plan, last), place.epoch)
         return start(plan if place.drawn is None else seeded(plan, place.drawn), place.at)
 
     def __repr__(self) -> str:
-        """What an error calls it."""
+        """Return the name that errors use."""
         return described(self.plan)
 
 
@@ -94,12 +94,12 @@ class _made_in_workers(Node[Any]):
     """The batches of a plan, made by an executor.
 
     Args:
-        make: Makes a batch of its place. Its plan is no reader of this op: epochs and draws are
-            sent back with each batch, so that workers are sent it once.
-        found: How the batches are made, on all processes together.
-        makers: Who makes them.
+        make: Makes the batch of a `BatchPlace`. Its plan is deliberately not a reader of this op:
+            each task carries the epoch and the drawn seeds, so workers receive the plan only once.
+        found: Describes the batches of all processes together.
+        makers: The executor and its settings.
         epoch: The epoch of the plan.
-        drawn: The numbers that a pass draws for it; None as long as none are, or needed.
+        drawn: The seeds that a pass draws for the plan; None until drawn, or if none are needed.
     """
 
     make: NumberedBatches
@@ -112,23 +112,23 @@ class _made_in_workers(Node[Any]):
     shown_call = "load(workers=...)"
 
     def resolved(self, draws: Draws) -> dict[str, Any]:
-        """The numbers that were drawn, if the plan lacks any."""
+        """Return the seeds drawn, if the plan lacks any."""
         if self.drawn is not None or not lacks_seed(self.make.plan):
             return {}
         resolved(self.make.plan, draws)
         return {"drawn": draws.drawn}
 
     def start(self, at: Position) -> Pass[Any]:
-        """The position of the plan."""
+        """Start a pass; its position is that of the plan."""
         upstream = self.make.start_at(BatchPlace(self.epoch, self.drawn, at))
         before = upstream.position()
         positions = self.found.positions(before)
-        if positions is None:  # of an earlier release
+        if positions is None:  # a position of an earlier release
             return upstream
         upstream.close()
         (executor, learnt, share), up = self.makers, self._places(before, positions[0])
         most, task = 0 if share else _MAX_AHEAD, MapTask(self.make, share=share)
-        limits = Limits.of_each(workers_of(executor), _AHEAD, most)  # shared tasks have one batch
+        limits = Limits.of_each(workers_of(executor), _AHEAD, most)  # a shared task makes one batch
         crew = ExecutorCrew(self, up, task, executor, limits, lambda *_: None, learnt=learnt)
         made = made_ahead(crew)
         return _to_the_end(made, up, positions[1])
@@ -144,14 +144,14 @@ class _made_in_workers(Node[Any]):
 
 
 def _to_the_end(made: Pass[Any], up: Pass[Any], end: Position) -> Pass[Any]:
-    """The pass, which is at the end once all batches were handed over, though samples are left."""
+    """End a pass at `end` once all batches were yielded, even if samples are left."""
     over = False
 
     def deal() -> Iterator[Any]:
         nonlocal over
         yield from made.items
         left = next(up.items, None)
-        over = left is None and made.position() == up.position()  # else it was closed
+        over = left is None and made.position() == up.position()  # otherwise it was closed
 
     return Pass(deal(), lambda: end if over else made.position(), made.close)
 
@@ -163,17 +163,17 @@ def made_in_workers(
     named: Callable[[Any], Any] | None = None,
     made_at: str = "",
 ) -> Reader[Any]:
-    """The batches of a plan, made by the tasks of an executor, in order.
+    """Let the tasks of an executor make the batches of a plan, in order.
 
     Args:
-        batches: What this process reads of them, in epoch 0.
-        source: The batches on all processes, which count the positions.
-        makers: Who makes them.
-        named: Makes the named arrays of a feed of a batch, there; None to do so here.
-        made_at: The file and line that errors name.
+        batches: The batches that this process reads, in epoch 0.
+        source: The batches of all processes, whose positions count.
+        makers: The executor and its settings.
+        named: Turns a batch into the named arrays of a feed, in the worker; None to do it locally.
+        made_at: The file and line that errors show.
 
     Raises:
-        TypeError: The batches cannot be found by their number.
+        TypeError: Batches cannot be found by number.
     """
     found = check_numbered(source)
     batches = rewritten(batches, _without_workers, pinned=True)
@@ -185,10 +185,10 @@ def made_in_workers(
 
 
 def check_numbered(batches: Reader[Any]) -> Batching:
-    """How batches are made that can be found by their number.
+    """Describe batches that can be found by number; raise for others.
 
     Raises:
-        TypeError: These cannot.
+        TypeError: Batches cannot be found by number.
     """
     found = batching(batches)
     if found.indexed or found.lanes:
@@ -209,13 +209,13 @@ def check_numbered(batches: Reader[Any]) -> Batching:
 
 
 def _with_lane_workers(makers: Engine, node: Node[Any]) -> dict[str, Any]:
-    """The fields of an op that change where workers read the lanes below it."""
+    """Return the changed fields of a `batch` whose lanes workers read."""
     dealt = dealt_below(node.reader) if isinstance(node, batch) else None
     return {"_makers": makers} if dealt and not dealt.owned else {}
 
 
 def _with_names(batch: Any, named: Callable[[Any], Any]) -> Any:
-    """A batch whose columns are named."""
+    """Return a batch with named columns."""
     known = isinstance(batch, Columns)
     feed = named(batch.columns if known and not batch.stacked else batch)
     made = batch.having(feed) if known else Columns.collated(feed, None)
@@ -224,9 +224,9 @@ def _with_names(batch: Any, named: Callable[[Any], Any]) -> Any:
 
 
 def _until(batches: Reader[Any], at: Position) -> Reader[Any]:
-    """The batches up to that of a position: none behind it are found and read ahead.
+    """End the plan after the batch at a position, so that nothing behind it is read ahead.
 
-    They continue where positions are no numbers of samples.
+    A plan whose positions are not sample counts is returned unchanged.
     """
 
     def ends(op: Node[Any]) -> dict[str, Any] | Node[Any]:
@@ -238,7 +238,7 @@ def _until(batches: Reader[Any], at: Position) -> Reader[Any]:
 
 
 def _without_workers(node: Node[Any]) -> dict[str, Any]:
-    """The fields of an op that change where a worker does all of its work."""
+    """Return the changed fields of an op that runs entirely inside a worker."""
     if isinstance(node, map_samples):
         return {"processes": 0, "executor": None, "concurrency": 0, "pool": None}
     return {"processes": 0, "pool": None} if isinstance(node, map_batches) else {}

@@ -1,7 +1,7 @@
-"""`padded_batch`: batches of samples that differ in length, each padded to one length.
+"""`padded_batch`: batch samples that differ in length, each padded to one length.
 
-A compiled step needs arrays of one shape, and is recompiled for every other one. So what is
-padded is in a mask, and to which lengths is the user's choice: few lengths are few shapes.
+A compiled step needs arrays of one shape, and is recompiled for every other. So a mask marks the
+padding, and the user chooses the lengths: few lengths mean few shapes.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _checked_axes(call: str, axes: Any) -> Any:
 
 @op
 class padded_batch(batch[T]):
-    """Batch samples that differ in length: pads them to one length, and adds masks.
+    """Batch samples that differ in length: pad them to one length, and add masks.
 
     >>> documents = lambda: [[7, 8, 9], [4], [5, 6], [1, 2, 3, 4, 5]]
     >>> for columns in padded_batch(documents, 2, to=[4, 8])():
@@ -76,12 +76,11 @@ class padded_batch(batch[T]):
     [[7, 8, 9, 0], [4, 0, 0, 0]]
     [[5, 6, 0, 0, 0, 0, 0, 0], [1, 2, 3, 4, 5, 0, 0, 0]]
 
-    A batch is `Columns`: of dict samples their fields, and beside each field that is padded its
-    mask, `<field>_mask`: bool, of shape [batch, length], true where the sample has a value. Bare
+    A batch is `Columns`. Dict samples keep their fields; each padded field gets a mask beside it,
+    `<field>_mask`: bool, of shape [batch, length], true where the sample has a value. Bare
     documents become `tokens` and `tokens_mask`. Tuples get their masks as last items; named tuples
     and dataclasses become dicts of their fields. Several padded fields have a length each. A field
-    of a dict inside a dict is named with a dot, as in fields=["question.text"], and has its mask
-    beside it.
+    of a nested dict has a dotted name, as in fields=["question.text"], and its mask beside it.
 
     >>> pairs = lambda: [{"source": [7, 8], "target": [1]}, {"source": [9], "target": [2, 3]}]
     >>> options = {"to": {"source": 3, "target": "longest"}, "padding_side": "left"}
@@ -92,38 +91,37 @@ class padded_batch(batch[T]):
     [[0, 1, 1], [0, 0, 1]]
     [[0, 1], [1, 1]]
 
-    Cost: one batch is in memory, and its rows are copied once into padded arrays. Resuming costs
+    Cost: keeps one batch in memory, and copies its rows once into padded arrays. Resuming costs
     what it costs in `reader`.
 
     Args:
         reader: Any reader of arrays, or lists, that differ in length, alone or as fields.
         batch_size: Samples per batch.
-        drop_last: Whether to leave out a last batch with fewer samples, as in `batch`.
-        to: The length of a batch: "longest" for that of its longest row, or a list of lengths that
-            rise, of which it gets the first that is long enough. A list of one is a fixed length.
-            Or a dict of these, or of single lengths, by field, for the fields to pad; one of
-            `fields` that it lacks is as long as its longest row.
-        multiple_of: The length of the longest row is rounded up to a multiple of this.
-        pad: What fills rows up: a number, or a dict of numbers by field.
+        drop_last: Whether to drop an incomplete last batch, as in `batch`.
+        to: The length of a batch: "longest" for that of its longest row; or a list of increasing
+            lengths, of which it gets the first that fits (a list of one is a fixed length). Or a
+            dict of these, or of single lengths, by field, for the fields to pad; a field of
+            `fields` that it lacks is padded to its longest row.
+        multiple_of: Round the length of the longest row up to a multiple of this.
+        pad: The fill value: a number, or a dict of numbers by field.
         fields: The names of the fields to pad. None for those of `to`, if it is a dict, or for the
             ragged columns; where samples have to be read to know them, for the one field that is a
             list or an array.
         longer: What to do with rows longer than the last length of `to`: "error", or "truncate" to
-            cut them behind that length.
-        padding_side: Where rows are filled up: "right", behind their values, or "left", before
-            them, as decoders that generate need it. Or a dict of these by field; one that it lacks
-            is filled up on the right.
-        axes: How many leading axes of a row are padded, each to a length by the same rule: a
-            number, or a dict of numbers by field. With two, the mask has the shape
-            [batch, length, length].
-        same_length: Whether all fields that are padded get one length, that of the longest row of
-            any: as two replies to one prompt need it, which a model reads as one batch.
+            cut them there.
+        padding_side: Where to pad: "right", after the values, or "left", before them, as generating
+            decoders need it. Or a dict of these by field; a field that it lacks is padded on the
+            right.
+        axes: How many leading axes of a row to pad, each to a length by the same rule: a number, or
+            a dict of numbers by field. With two, the mask has the shape [batch, length, length].
+        same_length: Whether to pad all fields to one length, that of the longest row of any: for
+            example, for two replies to one prompt that a model reads as one batch.
 
     Raises:
         TypeError: `to` is neither "longest" nor lengths, or there is nothing to pad.
-        ValueError: The lengths do not rise, `to` and `multiple_of` are both given, or a dict `to`
-            and `same_length`; `to`, `pad`, `axes` or `padding_side` names a field that is not
-            padded, it is not clear which fields to pad, or a row is too long (while iterating).
+        ValueError: The lengths do not increase; `to` and `multiple_of` are both given, or a dict
+            `to` and `same_length`; `to`, `pad`, `axes` or `padding_side` names a field that is not
+            padded; it is not clear which fields to pad; or a row is too long (while iterating).
     """
 
     to: Any = argument(_checked_lengths, default="longest", cursor="values")
@@ -138,7 +136,7 @@ class padded_batch(batch[T]):
     same_length: bool = flag(default=False, cursor="values if given")
 
     def check_arguments(self) -> dict[str, Any]:
-        """Checks that the lengths go with `multiple_of`, and with the fields."""
+        """Check that the lengths fit `multiple_of` and the fields."""
         if self.multiple_of is not None and self.to != "longest":
             raise ValueError(
                 f"{_CALL} takes a list of lengths or multiple_of, not both: type "
@@ -158,11 +156,11 @@ class padded_batch(batch[T]):
         return super().check_arguments()
 
     def start(self, at: Position) -> Pass[Sequence[T]]:
-        """Begins a pass; its position is that of `reader`."""
+        """Start a pass; its position is that of `reader`."""
         return super().start(at).mapped(self._padder())
 
     def lookup(self) -> Callable[[int], Sequence[T]] | None:
-        """Finds a batch by the indices of its samples."""
+        """Find a batch by the indices of its samples."""
         find, padded = super().lookup(), self._padder()
         return find and (lambda index: padded(find(index)))
 
@@ -173,17 +171,17 @@ class padded_batch(batch[T]):
         return tuple(self.to) if named is None and isinstance(self.to, Mapping) else named
 
     def axes_of(self, name: Any) -> int:
-        """How many axes of a field are padded."""
+        """Return how many axes of a field are padded."""
         axes: int = by_name(self.axes, name, 1)
         return axes
 
     def shapes_of(self, name: Any) -> list[Shape] | None:
-        """The lengths of padded axes that batches of a field may have; None for any."""
+        """Return the possible lengths of a field's padded axes; None for any."""
         to = by_name(self.to, name, "longest")
         return None if to == "longest" else list(product(to, repeat=self.axes_of(name)))
 
     def length_for(self, name: Any, longest: Shape) -> Shape:
-        """The length of each padded axis of a field, in a batch whose longest row is so long."""
+        """Return the length of each padded axis of a field, given the longest row of the batch."""
         to, each = by_name(self.to, name, "longest"), self.multiple_of or 1
         if to == "longest":
             return tuple(max(-(-length // each), 1) * each for length in longest)
@@ -191,7 +189,7 @@ class padded_batch(batch[T]):
 
     @property
     def padding(self) -> Padding:
-        """How samples become arrays."""
+        """The `Padding` that turns samples into arrays."""
         names = ragged_fields(self.reader, self.names) or self.names
         cuts = self.longer == "truncate"
         given = self.padding_side, self.axes, self.same_length
@@ -212,7 +210,7 @@ class padded_batch(batch[T]):
 
 
 def lengths_vary(reader: Reader[Any]) -> bool:
-    """Whether the batches of a reader differ in length: a `padded_batch` without one fixed length.
+    """Return whether batches vary in length: a `padded_batch` without one fixed length.
 
     >>> lengths_vary(padded_batch(lambda: [[1]], 1))
     True
@@ -224,7 +222,7 @@ def lengths_vary(reader: Reader[Any]) -> bool:
 
 
 def _checked_to(name: Any, to: Any) -> Any:
-    """What `to` has for one field: "longest", or lengths that rise, as a tuple."""
+    """Check `to` for one field: "longest", or increasing lengths, as a tuple."""
     if isinstance(to, str) and to == "longest":
         return to
     alone = isinstance(to, (int, np.integer))
@@ -232,7 +230,7 @@ def _checked_to(name: Any, to: Any) -> Any:
 
 
 def _rounded(to: Any, each: int) -> Any:
-    """Lengths, by field or of all, as multiples of a number."""
+    """Round lengths up to multiples of a number; a dict by field is rounded throughout."""
     if isinstance(to, Mapping):
         return {name: _rounded(lengths, each) for name, lengths in to.items()}
     return to if to == "longest" else [-(-length // each) * each for length in to]

@@ -1,4 +1,4 @@
-"""Padding: samples that differ in length as arrays of one length, with masks of what is there."""
+"""Pad samples of different lengths to arrays of one length, with masks of the real values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jreader.readers.ragged import Ragged
 from jreader.readers.seeds import seeded
 
 BARE = "tokens"
-"""The name of the field that samples become that are one array each."""
+"""The field name that bare samples (one array each) get."""
 
 Fields = tuple[Any, ...]
 Shape: TypeAlias = tuple[int, ...]
@@ -28,7 +28,7 @@ Shape: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Padding:
-    """How the fields of samples become arrays of one length, with a mask each.
+    """Pads the fields of samples to one length, with a mask for each.
 
     >>> padding = Padding("padded_batch(...)", ("tokens",))
     >>> padded = padding.columns([np.array([7, 8, 9]), np.array([4])], lambda name, longest: (4,))
@@ -36,13 +36,13 @@ class Padding:
     ([[7, 8, 9, 0], [4, 0, 0, 0]], [[1, 1, 1, 0], [1, 0, 0, 0]])
 
     Attributes:
-        call: What errors call the op.
-        names: The fields that differ in length; None for those that the first sample shows.
-        pad: What fills them up: a number, or one for each field, by name.
-        truncates: Whether to cut what is longer, instead of raising an error.
-        side: Where the padding is: "right" of the values, or "left"; or a dict of these by field.
-        axes: How many axes of a field are padded: a number, or one for each field, by name.
-        alike: Whether all fields get the length of the longest row of any.
+        call: The name that errors use for the op.
+        names: The fields that differ in length; None to infer them from the first sample.
+        pad: The fill value: a number, or a dict of numbers by field.
+        truncates: Whether to cut longer rows instead of raising.
+        side: Where to pad: "right" of the values, or "left"; or a dict of these by field.
+        axes: How many leading axes of a field to pad: a number, or a dict of numbers by field.
+        alike: Whether to pad all fields to the longest row of any.
     """
 
     call: str
@@ -54,12 +54,12 @@ class Padding:
     alike: bool = False
 
     def chosen(self, sample: Any) -> Fields:
-        """The names of the fields of a sample that are padded.
+        """Return the names of the fields of a sample to pad.
 
         Raises:
             TypeError: No field is a list or an array.
-            ValueError: Several are, and it is unclear which ones differ in length; or there is no
-                field of a name; or `pad`, `axes` or `side` names another one.
+            ValueError: Several are, and it is unclear which to pad; a named field does not exist;
+                or `pad`, `axes` or `side` names a field that is not padded.
         """
         names = self._names_in(fields_of(sample), sample)
         by_field = {"pad": self.pad, "axes": self.axes, "padding_side": self.side}
@@ -97,11 +97,11 @@ class Padding:
         return tuple(there)
 
     def columns(self, samples: Sequence[Any], length: Callable[[Any, Shape], Shape]) -> Any:
-        """The tree of arrays of some samples: padded to `length(name, the longest)`, and masks.
+        """Return the tree of arrays: fields padded to `length(name, longest)`, and masks.
 
         Raises:
             FeedMismatch: The samples differ in structure, or rows in more than their length.
-            ValueError: A row is longer than the length, or `pad` does not fit its dtype.
+            ValueError: A row is too long, or `pad` does not fit its dtype.
         """
         first = samples[0]
         names = self.chosen(first)
@@ -131,7 +131,7 @@ class Padding:
         return _nested(columns | masks, paths | beside)
 
     def _longest(self, fields: Mapping[Any, Sequence[Any]], names: Fields) -> int:
-        """The length of the longest row of some fields, in any axis that is padded."""
+        """Return the length of the longest row of these fields, along any padded axis."""
         sizes = (
             np.shape(row)[: by_name(self.axes, name, 1)] for name in names for row in fields[name]
         )
@@ -188,7 +188,7 @@ class Padding:
         )
 
     def _blank(self, rows: list[Array], name: Any, axes: int, long: Shape) -> Array:
-        """An array of nothing but padding, for rows of a field that differ in their first axes."""
+        """Return an array full of padding, for rows that differ only in their first axes."""
         kinds = {row.dtype for row in rows if row.size} or {row.dtype for row in rows}
         dtype = kinds.pop() if len(kinds) == 1 else np.result_type(*kinds)
         inner = {row.shape[axes:] for row in rows}
@@ -204,10 +204,10 @@ class Padding:
         return array
 
     def pad_of(self, name: Any, dtype: np.dtype[Any]) -> Any:
-        """What fills up a field, in its dtype.
+        """Return the fill value of a field, in its dtype.
 
         Raises:
-            ValueError: The dtype has no such number.
+            ValueError: The dtype cannot hold it.
         """
         pad = by_name(self.pad, name, 0)
         if type(pad) is int and pad == 0:
@@ -222,7 +222,7 @@ class Padding:
 
 
 def fields_of(sample: Any) -> dict[Any, Any]:
-    """The fields of a sample by name: places in a tuple, `tokens` for what is one array or list.
+    """Return the fields by name: indices for tuples, `tokens` for a bare array or list.
 
     >>> fields_of({"text": [1]}), fields_of((1, 2)), fields_of([7, 8])
     ({'text': [1]}, {0: 1, 1: 2}, {'tokens': [7, 8]})
@@ -233,7 +233,7 @@ def fields_of(sample: Any) -> dict[Any, Any]:
 
 
 def field_getters(first: Any) -> dict[Any, Callable[[Any], Any]]:
-    """Functions that give the fields of samples that are like the first one, by name.
+    """Return a getter for each field of samples that are structured like the first one.
 
     >>> field_getters({"text": [1]})["text"]({"text": [2, 3]})
     [2, 3]
@@ -252,7 +252,7 @@ def field_getters(first: Any) -> dict[Any, Callable[[Any], Any]]:
 
 
 def _values_by_field(samples: Sequence[Any]) -> dict[Any, list[Any]]:
-    """The values of each field of some samples, by its name."""
+    """Return the values of each field, by name."""
     fields = {}
     for name, field in field_getters(samples[0]).items():
         try:
@@ -266,12 +266,12 @@ def _values_by_field(samples: Sequence[Any]) -> dict[Any, list[Any]]:
 def _of_one_length(
     length: Callable[[Any, Shape], Shape], longest: int, name: Any, shape: Shape
 ) -> Shape:
-    """The length of a field in a batch in which all fields have one."""
+    """Return the length of a field in a batch whose fields all share one."""
     return length(name, (longest,) * len(shape))
 
 
 def by_name(given: Any, name: Any, otherwise: Any) -> Any:
-    """What an argument gives for a field: one value for all, or a dict of values by field.
+    """Return an argument's value for a field: one value for all, or a dict of values by field.
 
     >>> by_name(5, "text", 0), by_name({"text": 5}, "text", 0), by_name({"text": 5}, "label", 0)
     (5, 5, 0)
@@ -280,7 +280,7 @@ def by_name(given: Any, name: Any, otherwise: Any) -> Any:
 
 
 def _paths(sample: Mapping[Any, Any], above: tuple[Any, ...] = ()) -> dict[Any, tuple[Any, ...]]:
-    """The keys that lead to each field; one of a dict inside a dict is named with dots."""
+    """Return the keys that lead to each field; fields of nested dicts have dotted names."""
     paths: dict[Any, tuple[Any, ...]] = {}
     for key, part in sample.items():
         path = (*above, key)
@@ -296,7 +296,7 @@ def _paths(sample: Mapping[Any, Any], above: tuple[Any, ...] = ()) -> dict[Any, 
 
 
 def _nested(values: Mapping[Any, Any], paths: Mapping[Any, tuple[Any, ...]]) -> dict[Any, Any]:
-    """Values by name as nested dicts, each where its keys lead."""
+    """Turn values by name into nested dicts, following their keys."""
     made: dict[Any, Any] = {}
     for name, value in values.items():
         *above, last = paths[name]
@@ -308,7 +308,7 @@ def _nested(values: Mapping[Any, Any], paths: Mapping[Any, tuple[Any, ...]]) -> 
 
 
 def _check_keys(samples: Sequence[Any]) -> None:
-    """Raises an error for samples that have fields which the first one lacks."""
+    """Raise an error if a sample has fields that the first one lacks."""
     first = samples[0]
     if not isinstance(first, Mapping):
         return
@@ -330,7 +330,7 @@ def _is_sequence(value: Any) -> bool:
 
 
 def ragged_fields(reader: Reader[Any], names: Fields | None) -> Fields | None:
-    """The fields of a reader that differ in length; None if only its samples show them.
+    """Return the fields that differ in length; None if only reading samples shows them.
 
     >>> from jreader import arrays, ragged
     >>> rows = arrays(text=ragged(np.arange(3), [0, 1, 3]), label=[0, 1])
@@ -348,7 +348,7 @@ def ragged_fields(reader: Reader[Any], names: Fields | None) -> Fields | None:
 
 
 def blank(columns: Any) -> Any | None:
-    """A sample of zeros, as columns have them, with rows of one value; None if they do not show it.
+    """Return a zero sample with rows of one value, as the columns show it; None if they do not.
 
     >>> from jreader import arrays, ragged
     >>> blank(arrays(text=ragged(np.arange(3), [0, 1, 3]), image=np.ones((2, 2))).columns)
@@ -366,7 +366,7 @@ def blank(columns: Any) -> Any | None:
 
 
 def example(sample: Any, shapes: Mapping[Any, Shape]) -> Any:
-    """A sample like another one, whose fields have other lengths.
+    """Return a sample like another, with its fields resized to other lengths.
 
     >>> example({"text": [1, 2], "label": 5}, {"text": (3,)})
     {'text': array([1, 2, 1]), 'label': 5}
@@ -382,7 +382,7 @@ def example(sample: Any, shapes: Mapping[Any, Shape]) -> Any:
 
 
 def checked_fields(call: str, names: Any) -> Fields | None:
-    """The argument `fields` as a tuple of names; a single name is one."""
+    """Return the argument `fields` as a tuple of names."""
     if names is None:
         return None
     if isinstance(names, (str, int)):
@@ -395,7 +395,7 @@ def checked_fields(call: str, names: Any) -> Fields | None:
 
 
 def checked_lengths(call: str, name: str, lengths: Any) -> tuple[int, ...]:
-    """Lengths that rise, as a tuple.
+    """Check increasing lengths; return them as a tuple.
 
     >>> checked_lengths("bucket(reader, bounds)", "bounds", [256, 128])
     Traceback (most recent call last):
@@ -403,8 +403,8 @@ def checked_lengths(call: str, name: str, lengths: Any) -> tuple[int, ...]:
 bounds=[128, 256].
 
     Raises:
-        TypeError: They are no sequence of whole numbers.
-        ValueError: There are none, one is less than 1, or they do not rise.
+        TypeError: They are not a sequence of whole numbers.
+        ValueError: There are none, one is less than 1, or they do not increase.
     """
     if not isinstance(lengths, (Sequence, np.ndarray)) or isinstance(lengths, str):
         raise TypeError(

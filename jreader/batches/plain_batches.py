@@ -1,4 +1,4 @@
-"""`batch` and `map_batches`: samples in batches, and functions of them.
+"""`batch` and `map_batches`: group samples into batches, and map functions over them.
 
 A batch is a sequence of samples: a `list` from a stream, `Columns` from the index plane
 (`readers/planes.py`). `stack` (`stacked.py`) makes arrays of either.
@@ -66,50 +66,50 @@ class batch(Node[Sequence[T]]):
     [['a', 'b'], ['c', 'd'], ['e']]
 
     Over arrays, and over ops that only select or reorder their rows, it gathers each column once
-    per batch, and touches no single sample.
+    per batch, without touching single samples.
 
     >>> from jreader import arrays, shuffle
     >>> digits = arrays(np.arange(5))
     >>> [samples.columns.tolist() for samples in batch(shuffle(digits, seed=1), 3)()]
     [[2, 3, 1], [4, 0]]
 
-    Batches may grow, by the steps of a pass:
+    Batch sizes may grow with the step of the pass:
 
     >>> [len(samples) for samples in batch(digits, {0: 1, 2: 3})()]
     [1, 1, 3]
 
-    Cost: one batch is in memory. Over an indexed reader, it gathers each column once for each
-    batch. Resuming costs what it costs in `reader`.
+    Cost: keeps one batch in memory. Over an indexed reader, it gathers each column once per batch.
+    Resuming costs what it costs in `reader`.
 
     Args:
         reader: Any reader.
-        batch_size: Samples per batch; or a dict, as {0: 256, 10_000: 512}, of the size by the step
-            from which on batches have it. Steps are batches of one pass: each epoch begins at step
-            0, unless `epochs` below this op makes one pass of all.
-        drop_last: Whether to leave out a last batch with fewer samples. None hands it over too, but
-            `load` leaves it out then; with False, `load` pads it.
+        batch_size: Samples per batch; or a dict from the first step to the size, as {0: 256,
+            10_000: 512}. Steps are batches of one pass: each epoch begins at step 0, unless
+            `epochs` below this op makes one pass of all.
+        drop_last: Whether to drop an incomplete last batch. None yields it too, but `load` drops
+            it; with False, `load` pads it.
 
     Raises:
         BatchNotDivisible: The samples come in lanes (`read`), and their number does not divide
             `batch_size`.
-        ValueError: The samples of a stream come in lanes, and batches have several sizes; a size is
-            less than 1, or the first one has another step than 0.
+        ValueError: The samples of a stream come in lanes and batch sizes vary; a size is less than
+            1; or the first size is not for step 0.
     """
 
     reader: Reader[T]
     batch_size: int | Mapping[int, int] = argument(checked_sizes)
     drop_last: bool | None = truth(default=None)
     _wraps: Ends | None = field(default=None, init=False)
-    """How lanes restart that have ended, where a loader says so."""
+    """What a lane does when it ends; set by a loader."""
     _makers: Engine | None = field(default=None, init=False)
-    """Whose workers read the lanes, where a loader says so."""
+    """The engine whose workers read the lanes; set by a loader."""
     removed: Removed | None = field(default=None, init=False)
-    """Samples whose rows stay empty, where a loader says so."""
+    """Samples whose rows stay empty; set by a loader."""
     unit = "batches"
     in_cursor = "counted"
 
     def check_arguments(self) -> dict[str, Any]:
-        """Checks that every lane can give its share of a batch."""
+        """Check that every lane can supply its share of a batch."""
         dealt = dealt_below(self.reader)
         if dealt is None:
             return {}
@@ -124,16 +124,16 @@ class batch(Node[Sequence[T]]):
 
     @cached_property
     def sizes(self) -> BatchSizes:
-        """How many samples batches have, from which step on."""
+        """The batch sizes, by step."""
         return BatchSizes.of(self.batch_size)
 
     @property
     def named_size(self) -> int | str:
-        """The size of batches, as cursors name it."""
+        """The batch size, as cursors write it."""
         return self.batch_size if isinstance(self.batch_size, int) else repr(self.batch_size)
 
     def start(self, at: Position) -> Pass[Sequence[T]]:
-        """Begins a pass; its position is that of `reader`, or that of each of its lanes."""
+        """Start a pass; its position is that of `reader`, or that of each lane."""
         dealt = dealt_below(self.reader)
         if dealt and not dealt.owned:
             return self.in_lanes(dealt, at).batches()
@@ -150,13 +150,13 @@ class batch(Node[Sequence[T]]):
         return Pass(full, up.position, up.close)
 
     def _in_rows(self, dealt: Lanes | None) -> bool:
-        """Whether the rows of batches are found one by one."""
+        """Return whether the rows of batches are found one by one."""
         if self.removed or (self.sizes.vary and mapped_rows(self.reader)):
             return True
         return dealt is not None and owners_of(self.reader) > 1
 
     def _of_varying_sizes(self, at: Position) -> Pass[Sequence[T]]:
-        """Batches of a stream, of several sizes; the position begins with the samples done."""
+        """Batch a stream in varying sizes; the position begins with the number of samples done."""
         sizes, (done, inner) = self.sizes, checked_position(at, (0, None))
         up = start(self.reader, inner).watched(self, max(sizes.sizes))
 
@@ -172,14 +172,14 @@ class batch(Node[Sequence[T]]):
         return Pass(deal(), lambda: (done, up.position()), up.close)
 
     def in_lanes(self, dealt: Lanes, at: Position, rows: Any = None) -> LaneBatches[T]:
-        """A pass over the lanes that a stream is dealt to, or over those of some rows."""
+        """Start a pass over the lanes of a stream, or over the lanes of some rows."""
         ends = self._wraps or ("drop" if self.drop_last else "pad")
         if self._makers is not None:
             return LanesInWorkers(self._makers, self, dealt, ends, at, rows)
         return LaneBatches(self, dealt, ends, at, rows)
 
     def length(self) -> int | None:
-        """The number of batches."""
+        """Return the number of batches."""
         known = length(self.reader)
         if known is None:
             return None
@@ -187,7 +187,7 @@ class batch(Node[Sequence[T]]):
         return many + (end < known and not self.drop_last)
 
     def lookup(self) -> Callable[[int], Sequence[T]] | None:
-        """Finds a batch by the indices of its samples."""
+        """Find a batch by the indices of its samples."""
         find, plane, known = lookup_of(self.reader), indexed(self.reader), length(self.reader)
         if find is None:
             return None
@@ -205,7 +205,7 @@ class batch(Node[Sequence[T]]):
 
 @op
 class map_batches(Node[Sequence[Any]]):
-    """Apply `fn` to the stacked columns of each batch: one call for a whole batch, in NumPy.
+    """Apply `fn` to the stacked columns of each batch: one NumPy call per batch.
 
     `fn` takes the tree of the samples with a leading batch axis (a tuple of arrays for tuple
     samples, a dict for dict samples), and returns such a tree. The result still reads as a sequence
@@ -217,8 +217,8 @@ class map_batches(Node[Sequence[Any]]):
     >>> [samples.columns["image"].tolist() for samples in scaled()]
     [[0.0, 0.5], [1.0, 1.5]]
 
-    Samples that differ in shape cannot be stacked: with `stacked=False`, `fn` takes the list of
-    them, as a `collate_fn` does, and makes the arrays.
+    Samples that differ in shape cannot be stacked. With `stacked=False`, `fn` takes the list of
+    samples, as a `collate_fn` does, and makes the arrays.
 
     >>> def pad(samples):
     ...     rows = np.zeros((len(samples), 3), int)
@@ -229,25 +229,26 @@ class map_batches(Node[Sequence[Any]]):
     >>> [samples.columns.tolist() for samples in map_batches(pad, texts, stacked=False)()]
     [[[1, 0, 0], [2, 3, 0]], [[4, 5, 6]]]
 
-    Threads or processes make several batches side by side. Batches, positions and errors stay the
+    Threads or processes run several batches in parallel. Batches, positions and errors stay the
     same.
 
     >>> brighter = map_batches(lambda columns: columns["image"] + 1, pixels, threads=2)
     >>> [samples.columns.tolist() for samples in brighter()]
     [[1, 2], [3, 4]]
 
-    Cost: it calls `fn` once for each batch; samples that are not stacked yet are copied into arrays
-    before. Workers have a few batches each in memory. Resuming costs what it costs in `reader`.
+    Cost: calls `fn` once per batch, after copying unstacked samples into arrays. Each worker keeps
+    a few batches in memory. Resuming costs what it costs in `reader`.
 
     Args:
-        fn: Returns a tree of arrays of equal length. Several threads or processes call it at once.
+        fn: Returns a tree of arrays of equal length. Must be safe to call from several threads or
+            processes at once.
         reader: A batch reader.
-        stacked: Whether `fn` takes such a tree too; with False, it takes the list of the samples.
+        stacked: Whether `fn` takes a stacked tree; with False, it takes the list of samples.
         threads: The number of threads; 0 calls `fn` on the thread that iterates.
         processes: The number of worker processes, instead of threads.
 
     Raises:
-        WorkerDied: A batch lost its worker several times (while iterating).
+        WorkerDied: Several workers died on the same batch (while iterating).
     """
 
     fn: Callable[[Any], Any]
@@ -255,13 +256,13 @@ class map_batches(Node[Sequence[Any]]):
     stacked: bool = flag(default=True, cursor="values")
     threads: int = whole(default=0)
     processes: int = whole(default=0)
-    pool: Processes | None = field(default=None, init=False)  # held as long as there is a plan
+    pool: Processes | None = field(default=None, init=False)  # lives as long as the plan
     unit = "batches"
     from_reader = "each"
     in_cursor = "never"
 
     def check_arguments(self) -> dict[str, Any]:
-        """Makes the pool, whose processes start when there is something to do."""
+        """Create the pool; its processes start on first use."""
         if self.threads and self.processes:
             raise TypeError(
                 "map_batches(fn, reader) runs on threads (threads=n) or processes (processes=n): "
@@ -271,7 +272,7 @@ class map_batches(Node[Sequence[Any]]):
         return {"pool": Processes(self.processes)} if self.processes else {}
 
     def start(self, at: Position) -> Pass[Sequence[Any]]:
-        """Begins a pass; its position is that of `reader`."""
+        """Start a pass; its position is that of `reader`."""
         if self.pool is not None:
             return self._in_processes(self.pool, at)
         if self.threads:
@@ -280,7 +281,7 @@ class map_batches(Node[Sequence[Any]]):
         return start(self.reader, at).mapped(self._timed())
 
     def _timed(self) -> Callable[[Sequence[Any]], Columns[Any]]:
-        """`mapped`, some calls of which are timed; where a profile is taken, all of them."""
+        """Wrap `mapped` to time some calls, or all of them under a profiler."""
         mapped, clock, sampling = self.mapped, time.perf_counter_ns, Sampling()
         name = described(self.fn)
         tasks, label = working("map_batches", name, self.made_at).tasks, f"map_batches {name}"
@@ -292,7 +293,7 @@ class map_batches(Node[Sequence[Any]]):
             began = clock()
             made = annotated(label, mapped, samples) if profiler.active else mapped(samples)
             spent = clock() - began
-            tasks.append((spent, 1))  # which other passes append to as well
+            tasks.append((spent, 1))  # other passes append to it as well
             sampling.timed(spent)
             return made
 
@@ -300,7 +301,7 @@ class map_batches(Node[Sequence[Any]]):
 
     def _in_processes(self, pool: Processes, at: Position) -> Pass[Sequence[Any]]:
         up = start(self.reader, at).watched(self, _AHEAD)
-        sent = self.changed({"reader": _no_reader, "pool": None})  # what fails there says so there
+        sent = self.changed({"reader": _no_reader, "pool": None})  # noted where raised
         name, limits = described(self.fn), _limits(self.processes)
         work = working("map_batches", name, self.made_at, "processes", self.processes)
         task = MapTask(sent.mapped)
@@ -312,7 +313,7 @@ class map_batches(Node[Sequence[Any]]):
         return made_ahead(ExecutorCrew(self, up, task, pool, limits, annotate, work))
 
     def mapped(self, samples: Sequence[Any]) -> Columns[Any]:
-        """The batch that `fn` makes of one; an error says where it was raised."""
+        """Apply `fn` to a batch; errors name the op."""
         given = self._arguments(samples)
         try:
             mapped = self.fn(given)
@@ -334,19 +335,19 @@ class map_batches(Node[Sequence[Any]]):
             return stack(samples)
 
     def lookup(self) -> Callable[[int], Sequence[Any]] | None:
-        """Applies `fn` to the batch that `reader` finds."""
+        """Apply `fn` to the batch that `reader` finds."""
         find = lookup_of(self.reader)
         return find and (lambda index: self.mapped(find(index)))
 
 
 def _as_list(made: Columns[T]) -> Sequence[T]:
-    """A batch as users know it: a list where its samples are not stacked."""
+    """Return a batch as users see it: a list if its samples are not stacked."""
     is_short = len(made) < (made.full or 0) or made.valid is not None
     return made if made.stacked or is_short else list(made)
 
 
-_AHEAD = 2  # batches of each worker that may be ahead
-_MAX_AHEAD = 64  # and if they take next to no time
+_AHEAD = 2  # batches in flight per worker
+_MAX_AHEAD = 64  # the most, if they take next to no time
 
 
 def _limits(workers: int) -> Limits:
@@ -354,12 +355,12 @@ def _limits(workers: int) -> Limits:
 
 
 def _no_reader() -> Iterator[Any]:
-    """Stands for a reader that is not sent to workers."""
+    """Stand in for a reader that is not sent to workers."""
     return iter(())
 
 
 def mapped_from(samples: Sequence[Any], columns: Any) -> Columns[Any]:
-    """The batch of what a function has made of a batch; it may have changed the number of rows."""
+    """Wrap the result of a function of a batch, which may have changed the number of rows."""
     made: Columns[Any] = Columns(columns)
     rows, many = len(made), len(samples)
     if isinstance(samples, Columns):

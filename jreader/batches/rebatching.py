@@ -34,7 +34,7 @@ from jreader.transforms import firstn
 
 T = TypeVar("T")
 
-_VALUES = (str, bytes, bytearray, memoryview)  # sequences, but of the parts of one value
+_VALUES = (str, bytes, bytearray, memoryview)  # sequences that are single values
 
 
 @op
@@ -44,16 +44,16 @@ class unbatch(Node[Any]):
     >>> list(unbatch(lambda: [["a", "b"], ["c"]])())
     ['a', 'b', 'c']
 
-    A batch is a list or another sequence of samples, but not a tuple; or a tree of arrays (a tuple
-    or a dict of them, say) with a row for each sample. An empty one has no samples.
+    A batch is a list or another sequence of samples, but not a tuple; or a tree of arrays (such as
+    a tuple or dict) with one row per sample. It may be empty.
 
     >>> import numpy as np
     >>> list(unbatch(lambda: [{"id": np.array([1, 2])}])())
     [{'id': np.int64(1)}, {'id': np.int64(2)}]
 
-    Over `batch` of an indexed reader it is indexed as well, and no batch is made.
+    Over `batch` of an indexed reader it is indexed too, and makes no batches.
 
-    Cost: one batch is in memory. Resuming reads the current batch again.
+    Cost: keeps one batch in memory. Resuming reads the current batch again.
 
     Args:
         reader: A reader of batches.
@@ -66,7 +66,7 @@ class unbatch(Node[Any]):
     reader: Reader[Any]
 
     def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is (that before a batch, samples done of it)."""
+        """Start a pass; its position is (the position before the batch, samples of it done)."""
         up, before, done = self._begin(at)
         held, (_, count) = 0, counted((), done)
 
@@ -82,13 +82,13 @@ class unbatch(Node[Any]):
                 held, (_, count) = 0, counted(())
 
         def position() -> Position:
-            # after the last sample of a batch, that batch need not be read again
+            # once a batch is done, it need not be read again
             return (up.position(), 0) if count() == held > 0 else (before, count())
 
         return Pass(chain.from_iterable(deal()), position, up.close)
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[Any]]:
-        """In runs of `size`, cut from the batches where these are stacked."""
+        """Yield runs of `size`, cut from the batches where these are stacked."""
         gathered = super().batches(size, at)
         if gathered is not None:
             return gathered
@@ -115,13 +115,13 @@ class unbatch(Node[Any]):
         return Pass(deal(), lambda: (before, done), up.close)
 
     def _begin(self, at: Position) -> tuple[Pass[Any], Position, int]:
-        """A pass over the batches, the position before the first one, and samples done of it."""
+        """Return a pass over the batches, the position before the first, and samples of it done."""
         before, done = checked_position(at, (None, 0))
         up = start(self.reader, before)
         return up, up.position(), done
 
     def _samples(self, made: Any, done: int) -> Sequence[Any]:
-        """The samples of a batch, of which `done` were handed over before."""
+        """Return the samples of a batch, of which `done` were yielded before."""
         samples = _samples_of(made)
         if samples is None:
             raise FeedMismatch(
@@ -138,29 +138,29 @@ class unbatch(Node[Any]):
         return samples
 
     def length(self) -> int | None:
-        """The number of samples in the batches, if `batch` makes them."""
+        """Return the number of samples in the batches, if `batch` makes them."""
         below = self._below()
         return None if below is None else length(below)
 
     def layout(self) -> str:
-        """A hash of the lengths of all batches, as far as they are known before they are read."""
+        """Hash the lengths of all batches, as far as they are known before reading."""
         return lengths_hash(self.reader)
 
     def lookup(self) -> Callable[[int], Any] | None:
-        """Finds samples as the reader below `batch` does."""
+        """Find samples as the reader below `batch` does."""
         below = self._below()
         return None if below is None else lookup_of(below)
 
     def plane(self) -> Plane | None:
-        """The plane below `batch`, without the samples that it leaves out."""
+        """Return the plane below `batch`, without the samples that it drops."""
         below = self._below()
         return None if below is None else indexed(below)
 
     def _below(self) -> Reader[Any] | None:
-        """The samples before they were batched, where all batches come as `batch` makes them."""
+        """Return the samples before `batch`, if all of its batches come through unchanged."""
         found = batching(self.reader)
         made_by = found.op if found.by_sample and found.whole and not found.functions else None
-        if made_by is None or owners_of(made_by.reader) > 1:  # its rows are in another order
+        if made_by is None or owners_of(made_by.reader) > 1:  # lanes reorder its rows
             return None
         if not made_by.drop_last:
             return made_by.reader
@@ -176,7 +176,7 @@ def rebatch(reader: Reader[Any], batch_size: int, drop_last: bool | None = None)
     >>> list(rebatch(lambda: [[1, 2, 3], [4], [5, 6]], 2)())
     [[1, 2], [3, 4], [5, 6]]
 
-    Batches of arrays are cut and joined, and no sample is touched:
+    Batches of arrays are cut and joined without touching single samples:
 
     >>> import numpy as np
     >>> rows = rebatch(lambda: [np.arange(3), np.arange(3, 8)], 4)
@@ -186,7 +186,7 @@ def rebatch(reader: Reader[Any], batch_size: int, drop_last: bool | None = None)
     Args:
         reader: A reader of batches, as `unbatch` takes them.
         batch_size: Samples per batch.
-        drop_last: Whether to leave out a last batch with fewer samples, as in `batch`.
+        drop_last: Whether to drop an incomplete last batch, as in `batch`.
 
     Raises:
         FeedMismatch: An item of `reader` is not a batch (while iterating).
@@ -198,7 +198,7 @@ def rebatch(reader: Reader[Any], batch_size: int, drop_last: bool | None = None)
 
 
 def _samples_of(made: Any) -> Sequence[Any] | None:
-    """What a batch gives when it is iterated; None if it is no batch."""
+    """Return the samples of a batch; None if it is not one."""
     if isinstance(made, (Columns, list)):
         return made
     if isinstance(made, Sequence) and not isinstance(made, (tuple, *_VALUES)):
@@ -211,7 +211,7 @@ def _samples_of(made: Any) -> Sequence[Any] | None:
 
 
 def _as_one_batch(cut: list[Sequence[T]]) -> Sequence[T]:
-    """Parts of batches as one batch, which `cut` does not hold any longer."""
+    """Join parts of batches into one batch; empty `cut`, so that it holds no reference."""
     parts = cut[:]
     cut.clear()
     return parts[0] if len(parts) == 1 else concatenated(parts)

@@ -1,7 +1,7 @@
-"""Samples taken out of a run: the rows of batches that hold them stay empty, under a mask.
+"""Samples removed from a run: their rows of a batch stay empty, under a mask.
 
-All others keep their places, so a step that holds none of them is what it was. What is damaged, or
-deleted, is not read: a sample near it is read in its place, and not handed over. Packed rows stay,
+All other samples keep their places, so a step without removed samples is unchanged. Damaged or
+deleted samples are never read: a neighbour is read instead, and is not yielded. Packed rows stay,
 with padding in place of removed documents.
 """
 
@@ -18,16 +18,16 @@ from jreader.readers.columns import Array, Column, column_of
 from jreader.readers.hashing import text_hash
 from jreader.readers.trees import Rows
 
-_MAX_NAMED = 8  # samples that a cursor names one by one
-_AHEAD = 1 << 16  # places of a plan without an end that are searched at once
+_MAX_NAMED = 8  # more are named by a hash
+_AHEAD = 1 << 16  # places of an endless plan to search at a time
 
 
 @dataclass(frozen=True, eq=False)
 class Removed:
-    """Samples by the rows of a column, or several such columns.
+    """Removed samples, by the rows of one column or several.
 
     Attributes:
-        rows: For each column, by its number, the rows of removed samples: sorted, each once.
+        rows: The rows of removed samples by column index, sorted and unique.
     """
 
     rows: dict[int, Array]
@@ -36,7 +36,7 @@ class Removed:
         return sum(map(len, self.rows.values()))
 
     def __str__(self) -> str:
-        """What cursors name them by: the numbers of a few, of many a hash."""
+        """Return the text that identifies them in cursors: the numbers of a few, else a hash."""
         every = [
             (column, each) for column in sorted(self.rows) for each in self.rows[column].tolist()
         ]
@@ -44,14 +44,14 @@ class Removed:
         return f"{len(self)} samples, {named}"
 
     def hidden(self, plane: Plane) -> Plane:
-        """The plane with padding in place of removed documents, in columns that have padding."""
+        """Return the plane with removed documents padded, in columns that can pad."""
         columns = leaves(plane.columns)
         for number, column in self._with_padding(plane).items():
             columns[number] = column
         return replace(plane, columns=rebuilt(plane.columns, iter(columns)))
 
     def _with_padding(self, plane: Plane) -> dict[int, Column]:
-        """These columns by their numbers."""
+        """Return those columns, by index."""
         columns = leaves(plane.columns)
         made = {
             number: column_of(columns[number]).without(rows)
@@ -61,7 +61,7 @@ class Removed:
         return {number: column for number, column in made.items() if column is not None}
 
     def place_finder(self, plane: Plane) -> Callable[[int, int], Array]:
-        """A function that gives the places between two of a plan that are hidden whole."""
+        """Return a function that finds the fully hidden places between two places of a plan."""
         until, held = 0, np.zeros(0, np.int64)
         whole = self.rows.keys() - self._with_padding(plane).keys()
 
@@ -71,16 +71,16 @@ class Removed:
                 end = min(2 * high + _AHEAD, plane.length)
                 found = [plane.holding(self.rows[each], end, each).index for each in whole]
                 held = np.unique(np.concatenate([held[:0], *found]))
-                until = end  # last, since another thread may ask
+                until = end  # last, since another thread may call this
             return held[held.searchsorted(low) : held.searchsorted(high)]
 
         return between
 
 
 def without_rows(made: Columns[Any], gone: Array) -> Columns[Any]:
-    """The rows of a batch that are not gone, at the places that they have in it."""
+    """Drop the rows marked in `gone` from a batch; the others keep their places."""
     rows = np.flatnonzero(~gone)
-    shown = rows if len(rows) else np.zeros(1, int)  # without any, one shows the shapes
+    shown = rows if len(rows) else np.zeros(1, int)  # if none is left, one shows the shapes
     kept = made.having(
         map_tree(lambda column: None if column is None else column[shown], made.columns)
         if made.stacked

@@ -1,4 +1,4 @@
-"""`stack` and `collate`: one tree of arrays for the samples of a batch."""
+"""`stack` and `collate`: stack the samples of a batch into one tree of arrays."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from jreader.readers.joined_columns import alike
 
 T = TypeVar("T")
 
-_VALUES = frozenset({np.ndarray, int, float, bool})  # known at a glance
-_TEXTS: dict[str, set[type]] = {"U": {str, np.str_}, "S": {bytes, np.bytes_}}  # by kind of array
+_VALUES = frozenset({np.ndarray, int, float, bool})  # common leaves, skipped early
+_TEXTS: dict[str, set[type]] = {"U": {str, np.str_}, "S": {bytes, np.bytes_}}  # by dtype kind
 _BUFFERS = (str, bytes, bytearray, memoryview, machine_array)
 
 
@@ -35,8 +35,8 @@ def stack(samples: Sequence[Any]) -> Any:
     {'id': array([1, 2]), 'note': None}
 
     Raises:
-        FeedMismatch: The samples differ in structure or shape, a field is None in some of them
-            only, a sample is None, or there are none.
+        FeedMismatch: The samples differ in structure or shape, a field is None in only some of
+            them, a sample is None, or there are no samples.
     """
     if isinstance(samples, Columns) and samples.stacked:
         return samples.columns
@@ -44,20 +44,20 @@ def stack(samples: Sequence[Any]) -> Any:
 
 
 def collate(samples: Sequence[Any]) -> Any:
-    """Stack samples of one structure into one tree, as `stack` does; strings stay lists.
+    """Stack samples of one structure into one tree, as `stack` does, but keep strings in lists.
 
     >>> image, name = collate([(np.zeros(4), "a"), (np.ones(4), "b")])
     >>> image.shape, name
     ((2, 4), ['a', 'b'])
 
-    As in torch, sequences of any other kind are lists of fields too; what they become is a list.
+    As in torch, other sequences are lists of fields too; the result is a list.
 
     >>> collate([range(0, 2), range(5, 7)])
     [array([0, 5]), array([1, 6])]
 
     Raises:
-        FeedMismatch: The samples differ in structure or shape, a field is None in some of them
-            only or mixes strings with numbers, a sample is None, or there are none.
+        FeedMismatch: The samples differ in structure or shape, a field is None in only some of them
+            or mixes strings with numbers, a sample is None, or there are no samples.
     """
     if isinstance(samples, Columns) and samples.stacked:
         return map_tree(_texts_or_array, samples.columns)
@@ -65,8 +65,8 @@ def collate(samples: Sequence[Any]) -> Any:
 
 
 def _of_samples(samples: Sequence[Any], column: Callable[..., Any], made: str) -> Any:
-    """One tree for samples, whose leaves `column` makes; `made` says how, in an error."""
-    if len(samples) == 0:  # an array has no truth of its own
+    """Stack samples into one tree; `column` makes its leaves, and errors use the verb `made`."""
+    if len(samples) == 0:  # an array has no truth value
         raise errors.FeedMismatch(f"an empty batch cannot be {made}: give at least one sample")
     try:
         tree = _stacked_tree(list(samples), "a sample", column)
@@ -79,7 +79,7 @@ def _of_samples(samples: Sequence[Any], column: Callable[..., Any], made: str) -
 
 
 def stack_field(values: Sequence[Any], name: Any) -> Any:
-    """One tree of arrays for what the samples of a batch have in a field; None if all have None.
+    """Stack the values of a field into one tree of arrays; return None if all are None.
 
     Raises:
         FeedMismatch: The values differ in structure or shape, or some are None.
@@ -88,7 +88,7 @@ def stack_field(values: Sequence[Any], name: Any) -> Any:
 
 
 def concatenated(parts: Sequence[Sequence[T]]) -> Sequence[T]:
-    """Several batches as one: their columns, where all are stacked alike, or a list of samples.
+    """Concatenate batches: their columns if all are stacked alike, else a list of samples.
 
     >>> concatenated([Columns(np.arange(2)), Columns(np.arange(3))]).columns
     array([0, 1, 0, 1, 2])
@@ -106,7 +106,7 @@ def concatenated(parts: Sequence[Sequence[T]]) -> Sequence[T]:
 
 
 def refuse_none(samples: Sequence[Any]) -> None:
-    """Raises FeedMismatch if one of these samples, which make no batch, is None.
+    """Raise FeedMismatch if a sample of a batch that cannot be stacked is None.
 
     >>> refuse_none([5, None])
     Traceback (most recent call last):
@@ -122,7 +122,7 @@ a return? To leave samples out, type .filter(fn).
 
 
 def checked_result(fn: Callable[..., Any], made: Any) -> Any:
-    """What a function has made of a batch or feed; nothing at all is refused.
+    """Return what a function made from a batch or feed; raise if it is None.
 
     >>> checked_result(print, None)
     Traceback (most recent call last):
@@ -138,7 +138,7 @@ what it makes.
 
 
 def not_stackable_error(values: Any, name: str, error: Exception) -> errors.FeedMismatch:
-    """The error of values of which NumPy makes no array: most differ in shape.
+    """Return the error for values that NumPy cannot make an array of, mostly ragged ones.
 
     >>> not_stackable_error([[1, 2], [3]], "field 'x'", ValueError())
     FeedMismatch("field 'x' is ragged: sample 0 has shape (2,), sample 1 of its batch has shape \
@@ -157,7 +157,7 @@ all of them one shape in .map(fn).")
 
 
 def first_unequal(values: Sequence[Any]) -> int | None:
-    """The index of the first value that is not equal to the first one; None if all are.
+    """Return the index of the first value that differs from values[0]; None if all are equal.
 
     >>> first_unequal([4, 4, 5, 6]), first_unequal([])
     (2, None)
@@ -175,7 +175,7 @@ def _shape_of_value(value: Any) -> str:
 def _stacked_tree(
     values: Sequence[Any], name: str, column: Callable[[Sequence[Any], str], Any]
 ) -> Any:
-    """Stacks column by column: Python calls for each sample would cost more than the stacking."""
+    """Stack column by column: a Python call per sample would cost more than the stacking."""
     first = values[0]
     parts = branches(first)
     if parts is None:
@@ -198,7 +198,7 @@ def _stacked_tree(
 
 
 def _as_dicts(values: Sequence[Any]) -> Sequence[Any]:
-    """Trees of any kind as dicts of their branches; none if they differ in structure."""
+    """Convert trees of any kind to dicts of their branches; () if they differ in structure."""
     alike = all(same_structure(values[0], value) for value in values)
     return [branches(value) for value in values] if alike else ()
 
@@ -212,7 +212,7 @@ def _mixed(values: Sequence[Any], name: str, odd: int) -> errors.FeedMismatch:
 
 
 def _column(values: Sequence[Any], name: str) -> Any:
-    """One array for the values of one leaf; of batches, as of the lists that they stand for."""
+    """Make one array of the values of one leaf; batches among them count as lists."""
     if isinstance(values[0], Columns):
         return _stacked_tree(list(map(list, values)), name, _column)
     there = stacked_in_shared_memory(values)
@@ -238,10 +238,10 @@ def _column(values: Sequence[Any], name: str) -> Any:
 
 
 def all_none(values: Sequence[Any], name: str) -> bool:
-    """Whether all values of a field are None.
+    """Return whether all values of a field are None.
 
     Raises:
-        FeedMismatch: Some are, and others are not.
+        FeedMismatch: Only some are None.
     """
     nothing = [value is None for value in values]
     if any(nothing) and not all(nothing):
@@ -255,7 +255,7 @@ def all_none(values: Sequence[Any], name: str) -> bool:
 
 
 def _check_texts(values: Sequence[Any], name: str, kind: str) -> None:
-    """Raises FeedMismatch if NumPy would make texts of numbers, or strings of bytes."""
+    """Raise FeedMismatch if NumPy would convert numbers to text, or bytes to strings."""
     if _TEXTS[kind].issuperset(map(type, values)):
         return
     odd = first_unequal([np.asarray(value).dtype.kind for value in values])
@@ -271,7 +271,7 @@ def _several_kinds(name: str, value: Any, at: int, other: Any) -> errors.FeedMis
 
 
 def texts_or_column(values: Sequence[Any], name: str) -> Any:
-    """A list of strings, or one array, for the values of one leaf; tensors of any library too."""
+    """Collate the values of one leaf: a list of strings, or one array, also of foreign tensors."""
     kinds = set(map(type, values))
     if type(None) in kinds and all_none(values, name):
         return None
@@ -288,7 +288,7 @@ def texts_or_column(values: Sequence[Any], name: str) -> Any:
 
 
 def _all_texts(values: Sequence[Any], kinds: Iterable[type], name: str, text: type) -> bool:
-    """Whether all values of a field are texts of a kind; raises FeedMismatch if only some are."""
+    """Return whether all values are of a text type; raise FeedMismatch if only some are."""
     texts = [issubclass(kind, text) for kind in kinds]
     if any(texts) and not all(texts):
         odd = next(at for at, value in enumerate(values) if not isinstance(value, text))
@@ -298,14 +298,14 @@ def _all_texts(values: Sequence[Any], kinds: Iterable[type], name: str, text: ty
 
 
 def _is_fields(kind: type) -> bool:
-    """Whether a type is a sequence of fields, not of the bytes or numbers of one value."""
+    """Return whether a type is a sequence of fields, rather than one value."""
     if kind in _VALUES or not issubclass(kind, Sequence):
         return False
     return not (issubclass(kind, (*_BUFFERS, Columns)) or _is_foreign(kind))
 
 
 def _is_foreign(kind: type) -> bool:
-    """Whether to make an array of each value first: NumPy would take minutes, item by item."""
+    """Return whether to convert each value first: NumPy would take minutes, item by item."""
     if issubclass(kind, (np.ndarray, np.generic)):
         return False
     return hasattr(kind, "__array__") or hasattr(kind, "__array_interface__")

@@ -1,4 +1,4 @@
-"""Consecutive samples as one: so many (`sliding_window`), or all of one key (`group_by`)."""
+"""Merge consecutive samples: a fixed number (`sliding_window`) or one key (`group_by`)."""
 
 from __future__ import annotations
 
@@ -49,29 +49,29 @@ class sliding_window(Node[Any]):
     >>> list(sliding_window(lambda: [(1, 0.5), (2, 1.5), (3, 2.5)], 2, stride=1)())
     [(array([1, 2]), array([0.5, 1.5])), (array([2, 3]), array([1.5, 2.5]))]
 
-    Over an indexed reader it is indexed as well: any window is one gather of its samples, so
-    windows can be shuffled as a whole, and no sample is stored twice.
+    Over an indexed reader it is indexed too: one gather reads any window, so you can shuffle
+    windows, and no sample is stored twice.
 
     >>> from jreader import arrays, batch, shuffle
     >>> every = sliding_window(arrays(np.arange(1000)), 4, stride=1)
     >>> next(batch(shuffle(every, seed=0), 2)()).columns.tolist()
     [[262, 263, 264, 265], [223, 224, 225, 226]]
 
-    `stride` is what tf.data's `window` calls `shift`. There, a window begins at every multiple of
-    the shift, so with a small shift several at the end are incomplete. Here at most one is, and
-    only if it has a sample that no other window has. To cut the tokens of documents, there is
-    `windows`.
+    `stride` is the `shift` of tf.data's `window`. There, a window begins at every multiple of the
+    shift, so a small shift leaves several incomplete windows at the end. Here at most one is
+    incomplete, and only if it has a sample that no other window has. To cut the tokens of
+    documents, use `windows`.
 
-    Cost: over an indexed reader, one gather for each window, and resuming is immediate. Over a
-    stream, it keeps `size` samples in memory, and resuming reads the latest window again.
+    Cost: over an indexed reader, one gather per window, and resuming is immediate. Over a stream,
+    it keeps `size` samples in memory, and resuming reads the latest window again.
 
     Args:
         reader: Any reader of samples that can be stacked.
-        size: How many samples a window has.
-        stride: How many samples after a window the next one begins; None for `size`, so that they
-            do not overlap. With more than `size`, samples between them are left out.
-        drop_last: Whether to leave out a last window of fewer samples. None leaves it out, and
-            warns; False keeps it, with fewer rows, and then windows are not indexed.
+        size: Samples per window.
+        stride: The distance from one window's start to the next; None for `size`, so that windows
+            do not overlap. Above `size`, samples between windows are left out.
+        drop_last: Whether to drop an incomplete last window. None drops it with a warning; False
+            keeps it, with fewer rows, and then windows are not indexed.
 
     Raises:
         FeedMismatch: The samples of a window cannot be stacked (while iterating).
@@ -83,7 +83,7 @@ class sliding_window(Node[Any]):
     drop_last: bool | None = flag(default=None)
 
     def check_arguments(self) -> dict[str, Any]:
-        """Checks that the reader gives samples."""
+        """Check that the reader yields samples."""
         _check_samples(
             self.reader,
             "sliding_window(reader, size, stride, drop_last)",
@@ -93,7 +93,7 @@ class sliding_window(Node[Any]):
         return {}
 
     def start(self, at: Position) -> Pass[Any]:
-        """Begins a pass; its position is (whether a window was given, where it began)."""
+        """Start a pass; its position is (whether a window was yielded, where it began)."""
         begun, first = checked_position(at, (False, None))
         up = start(self.reader, first).watched(self, self.size)
         first = up.position()
@@ -102,7 +102,7 @@ class sliding_window(Node[Any]):
         def deal() -> Iterator[Any]:
             nonlocal begun, first
             held = list[Any]()
-            begins = deque[Position]()  # of the windows that have samples in `held`
+            begins = deque[Position]()  # of the windows with samples in `held`
             skipped = self._stride if begun else 0
             while True:
                 deque(islice(up.items, max(skipped, 0)), maxlen=0)
@@ -125,7 +125,7 @@ class sliding_window(Node[Any]):
         return self.size if self.stride is None else self.stride
 
     def _fill(self, held: list[Any], begins: deque[Position], up: Pass[Any]) -> None:
-        """Draws the samples that a window lacks, and notes where windows begin among them."""
+        """Draw the samples that a window lacks; record where windows begin among them."""
         while (have := len(held)) < self.size:
             since = have % self._stride
             if not since:
@@ -139,7 +139,7 @@ class sliding_window(Node[Any]):
         return _one_sample(samples, f"a window of {len(samples)} samples, made at {self.made_at}")
 
     def _warn_of_left_out(self, left_out: int) -> None:
-        """Warns of samples that no window has, unless that was asked for."""
+        """Warn of samples that are in no window, unless the user chose that."""
         if left_out > 0 and self.drop_last is None:
             errors.warn(
                 f"{self!r} leaves out {left_out:,} of its last samples, which do not fill a "
@@ -149,13 +149,13 @@ class sliding_window(Node[Any]):
             )
 
     def _windows(self, known: int) -> tuple[int, int]:
-        """How many full windows so many samples have, and how many samples are behind them."""
+        """Return how many full windows `known` samples make, and how many samples follow them."""
         full = (known - self.size) // self._stride + 1 if known >= self.size else 0
         end = (full - 1) * self._stride + max(self.size, self._stride) if full else 0
         return full, max(known - end, 0)
 
     def length(self) -> int | None:
-        """The number of windows."""
+        """Return the number of windows."""
         known = length(self.reader)
         if known is None:
             return None
@@ -163,7 +163,7 @@ class sliding_window(Node[Any]):
         return full + (self.drop_last is False and behind > 0)
 
     def lookup(self) -> Callable[[int], Any] | None:
-        """Stacks the samples that `reader` finds."""
+        """Stack the samples that `reader` finds."""
         find, known = lookup_of(self.reader), length(self.reader)
         if find is None:
             return None
@@ -176,7 +176,7 @@ class sliding_window(Node[Any]):
         return found
 
     def plane(self) -> Plane | None:
-        """The rows of each window; None if the last one has fewer."""
+        """Return the rows of each window; None if the last one has fewer."""
         up = indexed(self.reader)
         if up is None:
             return None
@@ -199,11 +199,11 @@ class sliding_window(Node[Any]):
 
     def _route(self, up: Plane, indices: Indices) -> list[Indices]:
         namespace = indices.__array_namespace__()
-        # samples of windows along the first axis: in a trace, each window may be of an epoch of
-        # its own, an array that fits the last axis
+        # The samples of a window vary along the first axis: in a trace, `indices` may go with an
+        # array of epochs, which broadcasts along the last axis.
         places = namespace.arange(self.size).reshape(-1, *[1] * indices.ndim)
         places = indices * self._stride + places
-        if namespace is np:  # there, planes route indices of one axis
+        if namespace is np:  # here, planes route indices of one axis
             routed = [
                 rows.reshape(*places.shape, *rows.shape[1:]) for rows in up.route(places.ravel())
             ]
@@ -220,18 +220,18 @@ class group_by(Node[Any]):
     >>> [counts.tolist() for _, counts in group_by(lambda event: event[0], lambda: events)()]
     [[1, 2], [7], [3]]
 
-    As with `itertools.groupby`, a key that comes again later begins another group: sort the data by
-    it, or write it in that order. Groups differ in length; `padded_batch` and `bucket` take them.
+    As with `itertools.groupby`, a key that recurs later begins another group: sort the data by key,
+    or write it in that order. Groups differ in length; `padded_batch` and `bucket` accept them.
 
-    Cost: one group is in memory, and the first sample of the next one. Resuming goes to the
+    Cost: keeps one group in memory, and the first sample of the next. Resuming goes back to the
     beginning of a group.
 
     Args:
-        fn: Takes a sample, and returns its key, which is compared by `==`.
+        fn: Takes a sample and returns its key; keys are compared with `==`.
         reader: Any reader of samples that can be stacked.
 
     Raises:
-        TypeError: `reader` gives batches.
+        TypeError: `reader` yields batches.
         FeedMismatch: The samples of a group cannot be stacked (while iterating).
     """
 
@@ -239,13 +239,13 @@ class group_by(Node[Any]):
     reader: Reader[Any]
 
     def check_arguments(self) -> dict[str, Any]:
-        """Checks that the reader gives samples."""
+        """Check that the reader yields samples."""
         call, cure = "group_by(fn, reader)", "type .group_by(fn) before .batch(...)."
         _check_samples(self.reader, call, cure)
         return {}
 
     def start(self, at: Position) -> Pass[Any]:
-        """Begins a pass; its position is that of `reader` before the next group."""
+        """Start a pass; its position is that of `reader` before the next group."""
         up, key_of = start(self.reader, at).watched(self, 2), explained(self, self.fn)
         begin = up.position()
 
@@ -272,12 +272,12 @@ class group_by(Node[Any]):
 
 
 def _check_samples(reader: Reader[Any], call: str, cure: str) -> None:
-    """Raises TypeError if a reader gives batches, where an op makes one sample of several."""
+    """Raise TypeError if a reader yields batches where an op merges samples."""
     if gives_batches(reader):
         raise TypeError(f"{call} needs samples, and {described(reader)} gives batches: {cure}")
 
 
 def _one_sample(samples: Sequence[Any], what: str) -> Any:
-    """The samples stacked as one; `what` is how an error calls them."""
+    """Stack samples into one; errors call them `what`."""
     with errors.noting(f"in {what}", errors.FeedMismatch):
         return stack(samples)
