@@ -1,4 +1,4 @@
-"""Samples appended to a folder of columns (`stored_columns`), which may change their kind."""
+"""Append samples to a folder of columns (`stored_columns`), whose kinds may change."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from jreader.sources.stored_columns import Stored, StoredColumn
 from jreader.sources.stored_rows import Kind, common, encoded, kind_of, reloaded, size_of, skeleton
 from jreader.sources.transactions import FULL, explaining_full_disk
 
-_CHUNK = 1 << 10  # rows that are converted in one go
+_CHUNK = 1 << 10  # rows to convert at a time
 
 
 class _State(NamedTuple):
-    """What is written and what is not, replaced in one step: Ctrl-C may come between any two.
+    """The written and unwritten samples, replaced atomically, since Ctrl-C may come at any time.
 
     Attributes:
-        held: What the folder holds.
-        added: Samples that are not written yet, each with the position after it.
-        rows: For each column, the rows of these samples, and perhaps one more, of half a sample.
+        held: The contents of the folder.
+        added: Unwritten samples, each with the position after it.
+        rows: The encoded rows of these samples, by column; perhaps one more, from an interrupted
+            add.
     """
 
     held: Stored
@@ -38,9 +39,10 @@ class Appending:
     """Appends samples to the columns of a folder.
 
     Args:
-        held: What the folder holds, to which no other process writes; all of it stays.
+        held: The contents of the folder, which stay; no other process writes to it.
         at: The position after its last sample.
-        said: Takes the position after the last sample of a commit; returns what is kept beside.
+        said: Takes the position after the last sample of a commit; returns metadata to store with
+            it.
     """
 
     def __init__(self, held: Stored, at: Any, said: Callable[[Any], Any]) -> None:
@@ -49,25 +51,25 @@ class Appending:
         self.bytes = 0
 
     def __len__(self) -> int:
-        """How many samples there are, written or not."""
+        """Return the number of samples, written or not."""
         return self._state.held.rows + len(self._state.added)
 
     def __getitem__(self, index: int) -> Any:
-        """A sample that is not written yet."""
+        """Return an unwritten sample."""
         return self._state.added[index - self._state.held.rows][0]
 
     @property
     def held(self) -> Stored:
-        """What is written."""
+        """The written contents."""
         return self._state.held
 
     @property
     def waiting(self) -> bool:
-        """Whether there are samples that are not written yet."""
+        """True if there are unwritten samples."""
         return bool(self._state.added)
 
     def add(self, sample: Any, at: Any) -> None:
-        """Takes one more sample, and the position after it."""
+        """Add a sample, with the position after it."""
         sample = reloaded(sample)
         held = self.held if self.held.columns else self._new_columns(sample)
         if held.tree is not None and not same_structure(held.tree, sample):
@@ -79,16 +81,16 @@ class Appending:
             if wanted != kinds:
                 held = self._converted(wanted)
         for rows, part, column in zip(self._state.rows, parts, held.columns, strict=True):
-            del rows[len(self._state.added) :]  # of a sample that could not be kept
+            del rows[len(self._state.added) :]  # of a sample whose add failed
             rows.append(encoded(part, column.kind))
             self.bytes += size_of(rows[-1])
         self._state.added.append((sample, at))
 
     def commit(self, *, whole: bool = False) -> None:
-        """Writes what was added, and then the table, with what is kept beside.
+        """Write the added samples, then the table with its metadata.
 
         Raises:
-            OSError: The disk is full, or another error of the file system.
+            OSError: The disk is full, or the file system fails.
         """
         held, added, _ = self._state
         at = added[-1][1] if added else self._position
@@ -101,7 +103,7 @@ class Appending:
         self._state, self.bytes = _nothing_added(held), 0
 
     def written(self, held: Stored) -> Stored:
-        """What is held, with what was added in its columns, and what else is to be said of it."""
+        """Return the contents with the added samples appended, and without metadata."""
         _, added, every = self._state
         pairs = zip(held.columns, every, strict=True) if added else ()
         columns = tuple(column.appended(rows[: len(added)]) for column, rows in pairs)
@@ -121,7 +123,7 @@ class Appending:
         return self.held
 
     def _converted(self, wanted: list[Kind] | None) -> Stored:
-        """Makes columns of other kinds; None for one column of whole samples, as objects."""
+        """Convert the columns to other kinds; None makes one column of whole samples."""
         self.commit()
         held = self.held
         with _explaining_errors(self.held):
@@ -155,7 +157,7 @@ class Appending:
 
 @contextmanager
 def _explaining_errors(held: Stored) -> Iterator[None]:
-    """Says what a full disk, or a folder that was removed, means for what is held there."""
+    """Say how a full disk or a removed folder affects the samples stored there."""
     kept, folder = f"{held.rows:,} samples are kept there", str(held.folder)
     try:
         with explaining_full_disk(folder, kept, "again, which resumes there; or"):
@@ -171,5 +173,5 @@ def _explaining_errors(held: Stored) -> Iterator[None]:
 
 
 def _nothing_added(held: Stored) -> _State:
-    """The state in which nothing waits to be written."""
+    """Return a state without unwritten samples."""
     return _State(held, [], [[] for _ in held.columns])

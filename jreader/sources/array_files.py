@@ -1,7 +1,7 @@
-"""Readers of the rows of array files: `.npy`, `.npz`, IDX, and the MNIST of tutorials in JSON.
+"""Read the rows of array files: `.npy`, `.npz`, IDX, and the JSON file of MNIST tutorials.
 
-A node has only the names of its files as fields, so it is small to send to another process. The
-arrays that it has read are kept in its `columns`, which stay in the process.
+Only the file names are fields of a node, so it is small to send to another process. The arrays that
+it read stay in its `columns`, in the process.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _ArrayTable(FileTable[Any]):
 
     @property
     def read_whole(self) -> bool:
-        """Whether all arrays were read, and none is mapped from its file."""
+        """True if all arrays are in memory, and none is mapped from its file."""
         if "columns" not in vars(self):
             return False
         every = list(map(column_of, leaves(self.columns)))
@@ -66,14 +66,14 @@ class _ArrayTable(FileTable[Any]):
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class _ArrayFiles(_ArrayTable):
-    """A column for each argument: of a file, or of the shards that a list or a pattern names."""
+    """Reads one column per argument: a file, or the shards in a list or pattern."""
 
     suffixes: ClassVar[tuple[str, ...]] = ()
-    """What the files of a folder end in; none where no folder can be given."""
+    """The suffixes of files to find in a folder; () if folders are not allowed."""
 
     paths: tuple[str, ...]
     shards: tuple[int, ...] = field(init=False, default=())
-    """How many files each column has, if one has several."""
+    """The number of files per column, if any column has several."""
     store: Store | None = field(default=None, metadata={"cursor": "never"})
     block: int | None = field(default=None, metadata={"cursor": "never"})
 
@@ -91,21 +91,21 @@ class _ArrayFiles(_ArrayTable):
         set_fields(self, paths=files, shards=shards, store=checked_store(call, store), block=size)
 
     def read(self, path: str) -> Array:
-        """Returns the array of one file."""
+        """Return the array of one file."""
         raise NotImplementedError(f"{type(self).__name__} must define read(self, path)")
 
     def opened(self) -> Any:
-        """A column for each array, or the only one; read, or mapped."""
+        """Return a column for each array, or the only one; in memory, or mapped."""
         parts = tuple(map(self._joined, self._groups()))
         return fitting(self, parts[0] if len(parts) == 1 else parts)
 
     def _groups(self) -> Iterator[tuple[str, ...]]:
-        """The files of each column."""
+        """Return the files of each column."""
         left = iter(self.paths)
         return (tuple(islice(left, many)) for many in self.shards or [1] * len(self.paths))
 
     def _joined(self, paths: Sequence[str]) -> Any:
-        """The arrays of shards end to end, if they have rows of one dtype and shape."""
+        """Concatenate the arrays of shards; their rows need one dtype and shape."""
         shards = in_threads(self.read, paths) if is_remote(paths[0]) else [*map(self.read, paths)]
         if len(shards) == 1:
             return shards[0]
@@ -121,7 +121,7 @@ class _ArrayFiles(_ArrayTable):
         return concat_columns(filled) if filled else first
 
     def __repr__(self) -> str:
-        """The call that makes this reader; of many shards, the first and the last."""
+        """Return the call that makes this reader; of many shards, the first and the last."""
         block = [] if self.block is None else [f"block={self.block}"]
         return f"{type(self).__name__}({', '.join([*map(written, self._groups()), *block])})"
 
@@ -130,9 +130,9 @@ class _ArrayFiles(_ArrayTable):
 class npy(_ArrayFiles):
     """Read the rows of `.npy` files, side by side; the files are mapped into memory.
 
-    A pass loads only the rows that it needs; those of remote files (`s3://`, `https://`) it fetches
-    by ranges. The samples of one file are its rows, those of several files are tuples of their
-    rows. Rows are read-only.
+    A pass loads only the rows that it needs, and fetches those of remote files (`s3://`,
+    `https://`) by byte range. The samples of one file are its rows; those of several files are
+    tuples of rows. Rows are read-only.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -140,8 +140,8 @@ class npy(_ArrayFiles):
     ...     [int(row) for row in npy(f"{folder}/squares.npy")()]
     [0, 1, 4, 9]
 
-    An array may be cut into several files, its shards, which are read as one: give a list of them,
-    a pattern, or a folder.
+    An array may be split into several files (shards), which are read as one: pass a list of them, a
+    pattern, or a folder.
 
     >>> with TemporaryDirectory() as folder:
     ...     np.save(f"{folder}/x-0.npy", np.arange(3))
@@ -152,27 +152,28 @@ class npy(_ArrayFiles):
     Args:
         *paths: At least one file, or a list of shards, or a pattern such as `"images-*.npy"`, or a
             folder (its `.npy` files). The shards of a pattern or folder are sorted by name. All
-            hold arrays with the same number of rows; those of shards are added up.
+            arrays need the same number of rows, shards taken together.
         store: Caches blocks of remote files on disk (`Store`).
         block: The size of the blocks that `shuffle(blocks=)` reads, such as "4MB" of the largest
-            array; None for none.
+            array; None for no blocks.
 
     Raises:
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
         ValueError: `block` is not a size.
         DamagedData: Raised when a pass begins, if a file is truncated, has another format, holds
-            Python objects, or has another number of rows, or a shard has other rows than the first.
+            Python objects, or has a different number of rows, or the rows of a shard differ from
+            those of the first.
     """
 
     suffixes = (".npy",)
 
     def read(self, path: str) -> Any:
-        """Returns the array, mapped into memory, or the rows of a remote one."""
+        """Return the array, mapped into memory, or the rows of a remote one."""
         if is_remote(path) and (rows := npy_rows(open_file(path, self.store))) is not None:
             return rows
         path = local_copy(path, self.store)
         with reading(path, "a .npy file of numbers"):
-            # np.load does the same, but its error takes any file of another format for a pickle
+            # np.load would take a file of any other format for a pickle
             return np.asarray(np.lib.format.open_memmap(path, mode="r"))
 
 
@@ -216,9 +217,9 @@ class npz(_ArrayTable):
         set_fields(self, path=path, names=names)
 
     def opened(self) -> Any:
-        """The arrays of the samples."""
+        """Return the arrays of the samples."""
         path = local_copy(self.path)
-        with Path(path).open("rb") as file:  # of a path it gives no error but False
+        with Path(path).open("rb") as file:  # given a path, is_zipfile hides errors
             is_zip = zipfile.is_zipfile(file)
         if not is_zip:
             raise damaged(self.path, "an .npz archive", "it does not end as a zip file does")
@@ -237,10 +238,10 @@ class npz(_ArrayTable):
         return fitting(self, columns if len(columns) > 1 else columns[0])
 
     def _member(self, archive: Any, name: str) -> Array:
-        """An array of the archive.
+        """Return an array of the archive.
 
         Raises:
-            DamagedData: It cannot be unpacked, or is no array of numbers.
+            DamagedData: It cannot be unpacked, or does not hold numbers.
         """
         expected = f"an .npz archive of numbers, with an array {name!r}"
         with reading(self.path, expected):
@@ -249,12 +250,12 @@ class npz(_ArrayTable):
             check_unpacked(self.path, info.file_size, info.compress_size)
             try:
                 array: Array = archive[name]
-            except (RuntimeError, LZMAError, OSError, MemoryError) as error:  # of other methods too
+            except (RuntimeError, LZMAError, OSError, MemoryError) as error:  # from other methods
                 raise damaged(self.path, expected, str(error)) from error
             return array
 
     def __repr__(self) -> str:
-        """The call that makes this reader."""
+        """Return the call that makes this reader."""
         return call_text(self, self.path, *self.names)
 
 
@@ -263,8 +264,8 @@ class idx(_ArrayFiles):
     """Read the rows of IDX files, the format of MNIST, side by side; plain or gzip.
 
     The samples of one file are its rows; `idx(images, labels)` gives pairs. Values are as stored,
-    of any type and rank, in the byte order of this machine. A plain file of bytes is mapped into
-    memory, any other file is read whole when the first pass begins.
+    of any type and rank, in native byte order. A plain file of bytes is mapped into memory; any
+    other file is read whole when the first pass begins.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -275,9 +276,9 @@ class idx(_ArrayFiles):
 
     Args:
         *paths: At least one file, or a list of shards, or a pattern such as `"images-*"`, whose
-            files are sorted by name. All hold arrays with the same number of rows; those of shards
-            are added up.
-        store: Keeps blocks of remote files on disk (`Store`), of which copies are then made.
+            files are sorted by name. All arrays need the same number of rows, shards taken
+            together.
+        store: Caches blocks of remote files on disk (`Store`), to copy them from.
         block: As for `npy`.
 
     Raises:
@@ -287,7 +288,7 @@ class idx(_ArrayFiles):
     """
 
     def read(self, path: str) -> Array:
-        """Returns the array: a view of the mapped file, or a copy in native byte order."""
+        """Return the array: a view of the mapped file, or a copy in native byte order."""
         path = local_copy(path, self.store)
         with reading(path, "an IDX file"):
             head = _file_bytes(path, _IDX_HEAD)[:_IDX_HEAD].tobytes()
@@ -300,7 +301,7 @@ class idx(_ArrayFiles):
             axes = _file_bytes(path, begin)[_IDX_HEAD:begin].tobytes()
             shape = [int.from_bytes(axes[at : at + 4]) for at in range(0, len(axes), 4)]
             expected = begin + math.prod(shape) * dtype.itemsize
-            stored = _file_bytes(path, expected + 1)  # one more, if there is one
+            stored = _file_bytes(path, expected + 1)  # one byte more, to detect excess data
             if len(stored) != expected:
                 kind = f"{dtype.name}{shape}"
                 raise ValueError(f"it has {len(stored)} bytes, and {kind} would make {expected}")
@@ -313,8 +314,8 @@ class mnist_json(_ArrayTable):
     """Read the digits in the `mnist.json.gz` of Paddle's tutorials.
 
     Each sample is an image, float32[784], and its label, an int64; values are as stored. The file
-    is a JSON list of three pairs `[images, labels]`, for training, validation and evaluation. It
-    is read whole when the first pass begins, which takes seconds: prefer `idx` where you can.
+    is a JSON list of three pairs `[images, labels]`, for training, validation and evaluation. It is
+    read whole when the first pass begins, which takes seconds: prefer `idx` where you can.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -337,7 +338,7 @@ class mnist_json(_ArrayTable):
     mode: str = choice(*_MODES, default="train")
 
     def opened(self) -> Any:
-        """Images, float32[n, 784], and labels, int64[n]."""
+        """Return images, float32[n, 784], and labels, int64[n]."""
         path = local_copy(self.path)
         with reading(self.path, "three pairs [images, labels] in JSON"):
             pairs = json.loads(_file_bytes(path).tobytes(), parse_float=_Floats().__getitem__)
@@ -350,33 +351,33 @@ class mnist_json(_ArrayTable):
             return fitting(self, (pixels, np.asarray(labels, np.int64)))
 
     def __repr__(self) -> str:
-        """The call that makes this reader."""
+        """Return the call that makes this reader."""
         return call_text(self, self.path, self.mode)
 
 
 class _Floats(dict[str, float]):
-    """One float for each distinct text: 256 objects instead of 55 million (1.3 GB)."""
+    """Caches one float per distinct text: 256 objects instead of 55 million (1.3 GB)."""
 
     def __missing__(self, written: str) -> float:
         return self.setdefault(written, float(written))
 
 
 def fitting(node: Table[Any], columns: Any) -> Any:
-    """Returns the columns if they have the same number of rows; else raises DamagedData."""
+    """Return the columns if they have the same number of rows; else raise DamagedData."""
     if wrong := mismatch(columns):
         raise DamagedData(f"{node!r} {wrong}")
     return columns
 
 
 def _file_bytes(path: str, most: int | None = None) -> Array:
-    """The bytes of a file: unpacked if it is gzip, mapped into memory otherwise.
+    """Return the bytes of a file: unpacked from gzip, or mapped into memory.
 
     Args:
         path: The file.
-        most: How many are unpacked at the most; None for all.
+        most: The most bytes to unpack; None for all.
 
     Raises:
-        DamagedData: They are too many for the memory (`check_unpacked`).
+        DamagedData: Unpacking would fill the memory (`check_unpacked`).
     """
     size = Path(path).stat().st_size
     with Path(path).open("rb") as file:

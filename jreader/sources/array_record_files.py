@@ -1,4 +1,4 @@
-"""`arrayrecord`: records of bytes that are found by number, as Grain and MaxText have them."""
+"""`arrayrecord`: read byte records by number, in the format of Grain and MaxText."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from jreader.sources.files.stored_files import open_file
 
 _EXPECTED = "an ArrayRecord file"
 _OPTIONS = (
-    "readahead_buffer_size:0,max_parallelism:0"  # single records: 4 us instead of 13, or 2000
+    "readahead_buffer_size:0,max_parallelism:0"  # a single record in 4 us instead of 13 or 2000
 )
-_OPEN = 256  # files that a thread has open at a time
+_OPEN = 256  # files that a thread keeps open
 
 
 def array_record() -> Any:
-    """The module of the package array_record that reads files.
+    """Import the module of the package array_record that reads files.
 
     Raises:
         ModuleNotFoundError: It is not installed.
@@ -53,15 +53,15 @@ class arrayrecord(FileReader[bytes], FileTable[bytes]):
     ...     list(arrayrecord(f"{folder}/*.arrayrecord")())
     [b'zero', b'one', b'two']
 
-    Map a function that decodes the records: `Pipeline(arrayrecord(paths)).map(parse)`. Files whose
-    records are read in any order are best written with `group_size:1`: to read one record of a
-    larger group, all records of it are unpacked.
+    Map a function that decodes the records: `Pipeline(arrayrecord(paths)).map(parse)`. For reading
+    in random order, write files with `group_size:1`: to read one record of a larger group, all of
+    its records are unpacked.
 
     Args:
         paths: A file, a folder (its `.arrayrecord` and `.array_record` files), a pattern such as
             `"data/*.arrayrecord*"`, or a list of these: one sequence, in that order. The files of a
-            folder or pattern are sorted by name. When the first pass begins, all far
-            files (`s3://`, say) are copied into temporary folders.
+            folder or pattern are sorted by name. When the first pass begins, remote files (such as
+            `s3://`) are copied into temporary folders.
         store: Caches blocks of remote files on disk (`Store`).
 
     Raises:
@@ -69,8 +69,8 @@ class arrayrecord(FileReader[bytes], FileTable[bytes]):
             `python -m pip install 'jreader[arrayrecord]'`.
         TypeError: A path is neither a str nor a path.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
-        DamagedData: When a pass begins, or comes to the record: a file is truncated, of another
-            format, or has changed since it was first read, or a hash does not match.
+        DamagedData: When a pass begins, or reaches the record: a file is truncated, of another
+            format, or has changed since it was first read, or a checksum does not match.
     """
 
     shown_call = "arrayrecord(paths)"
@@ -83,7 +83,7 @@ class arrayrecord(FileReader[bytes], FileTable[bytes]):
         self.keep(paths, store=store)
 
     def opened(self) -> Objects:
-        """A single column, whose rows are the records; the indices of files are read here."""
+        """Return a column of the records; this reads the indices of the files."""
         paths = in_threads(partial(local_copy, store=self.store), self.paths)
         counts = in_threads(_count, paths)
         files = list(zip(paths, counts, strict=True))
@@ -92,25 +92,25 @@ class arrayrecord(FileReader[bytes], FileTable[bytes]):
 
 
 class _Records(Objects):
-    """Records of several files, gathered file by file, so that each is opened once."""
+    """Records of several files, gathered file by file to open each file once."""
 
     def gather(self, rows: Array) -> list[bytes]:
-        """Those records, in a list."""
+        """Return those records as a list."""
         return gathered_in_order(rows, self.each)
 
 
 class _OpenReaders(threading.local):
-    """The open readers of one thread, since array_record lets no other use them."""
+    """The open readers of one thread; array_record does not let other threads use them."""
 
     def __init__(self) -> None:
         self.readers = dict[str, Any]()
 
     def of(self, path: str, many: int) -> Any:
-        """The reader of a file that has so many records."""
+        """Return the reader of a file that has `many` records."""
         reader = self.readers.get(path)
         if reader is None:
             while len(self.readers) >= _OPEN:
-                self.readers.pop(next(iter(self.readers)))  # closed once its last read ends
+                self.readers.pop(next(iter(self.readers)))  # closes once its last read ends
             reader = _record_reader(path)
             if (now := reader.num_records()) != many:
                 raise changed(path, f"had {many:,} records, and has {now:,} now")
@@ -121,10 +121,10 @@ class _OpenReaders(threading.local):
 def _records(
     readers: _OpenReaders, files: Sequence[tuple[str, int]], starts: Array, rows: Array
 ) -> Iterator[bytes]:
-    """Those records one by one.
+    """Yield those records.
 
     Raises:
-        DamagedData: One cannot be read, after those before it.
+        DamagedData: A record cannot be read; earlier ones were yielded.
     """
     which, local = locate(starts, rows)
     reader: Any = None
@@ -133,17 +133,17 @@ def _records(
         if file != latest:
             latest, reader = file, readers.of(*files[file])
         try:
-            reader.seek(record)  # of one record, that is quicker than `read([record])`
+            reader.seek(record)  # for one record, faster than `read([record])`
             yield reader.read()
         except (RuntimeError, ValueError, IndexError) as error:
             raise damaged(files[file][0], _EXPECTED, f"record {record:,}: {error}") from error
 
 
 def _count(path: str) -> int:
-    """How many records a file has.
+    """Return the number of records in a file.
 
     Raises:
-        DamagedData: It is no such file.
+        DamagedData: It is not an ArrayRecord file.
     """
     reader = _record_reader(path)
     many = int(reader.num_records())

@@ -1,4 +1,4 @@
-"""Readers of the rows of arrays that lie in memory, or are mapped into it."""
+"""Read the rows of arrays that are in memory, or mapped into it."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from jreader.sources.file_checks import FileNode, check_map
 
 T = TypeVar("T")
 
-_LOOKED_AT = 1 << 20  # offsets that are compared in one go
+_LOOKED_AT = 1 << 20  # offsets to compare at a time
 
 
 class Table(Node[T]):
-    """Read the rows of its `columns`; a subclass only defines these.
+    """Read the rows of its `columns`; a subclass defines only these.
 
     Attributes:
         columns: A tree of arrays with the same number of rows (the length of their first axis).
@@ -45,11 +45,11 @@ class Table(Node[T]):
     columns: Any
 
     def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is the number of rows that it has handed over."""
+        """Start a pass; its position is the number of rows yielded."""
         return self.plane().samples(at)
 
     def plane(self) -> Plane:
-        """The index plane, where sample i is row i."""
+        """Return the index plane, where sample i is row i."""
         self.check_files()
         tree = read_only_columns(self.columns)
         columns = leaves(tree)
@@ -63,40 +63,40 @@ class Table(Node[T]):
         return Plane(tree, len(columns[0]), route, straight=True, blocks=blocks)
 
     def check_files(self) -> None:
-        """Raises DamagedData if the files of the columns have changed, where there are files."""
+        """Raise DamagedData if the columns come from files that have changed."""
 
     @property
     def lazy_length(self) -> bool:
-        """Whether the columns have not been read from their files yet."""
+        """True if the columns have not been read from their files yet."""
         return "columns" not in vars(self)
 
     def length(self) -> int | None:
-        """The number of rows."""
+        """Return the number of rows."""
         return len(leaves(self.columns)[0])
 
 
 class FileTable(FileNode[T], Table[T]):
-    """Read the rows of columns in files; a format only defines `opened`.
+    """Read the rows of columns in files; a format defines only `opened`.
 
     Attributes:
-        block: How many bytes a block has for an order by blocks; a format whose columns can be cut
-            (`Column.cuts`) names it as a field. None for no blocks.
+        block: The bytes per block for an order by blocks; a format whose columns can be cut
+            (`Column.cuts`) declares it as a field. None for no blocks.
     """
 
     block: int | None = None
 
     def opened(self) -> Any:
-        """Opens the files and returns the columns.
+        """Open the files and return the columns.
 
-        `columns` calls it once, between two looks at the files.
+        `columns` calls it once, and checks the files before and after.
 
         Raises:
-            DamagedData: A file is of another format, or not whole.
+            DamagedData: A file has another format, or is incomplete.
         """
         raise NotImplementedError(f"{type(self).__name__} must define opened(self)")
 
     def __init_subclass__(cls) -> None:
-        """Gives each format a property of its own: in Python 3.11 its users wait for one lock."""
+        """Give each format its own cached property: in Python 3.11 a shared one shares a lock."""
         super().__init_subclass__()
         if "columns" not in vars(cls):
             cls.columns = kept = cached_property(_opened_between_looks)
@@ -104,10 +104,10 @@ class FileTable(FileNode[T], Table[T]):
 
 
 def _opened_between_looks(table: FileTable[Any]) -> Any:
-    """The columns; files are opened at the first use."""
+    """Open the files at the first use; return the columns."""
     table.check_files()
     columns = table.opened()
-    table.check_files()  # files may have changed meanwhile
+    table.check_files()  # in case files changed meanwhile
     if table.block is not None:
         columns = map_tree(
             lambda leaf: Dense(read_only(leaf)) if isinstance(leaf, np.ndarray) else leaf, columns
@@ -117,7 +117,7 @@ def _opened_between_looks(table: FileTable[Any]) -> Any:
 
 
 def identity_route(columns: int) -> Callable[[Indices], list[Indices]]:
-    """The route of so many columns of which sample i is row i."""
+    """Return the route for columns in which sample i is row i."""
     return lambda indices: [indices] * columns
 
 
@@ -125,10 +125,10 @@ def identity_route(columns: int) -> Callable[[Indices], list[Indices]]:
 class arrays(Table[Any]):
     """Read the rows of arrays, side by side.
 
-    Samples are tuples if the arrays are positional arguments, and dicts if they are keyword
-    arguments. A single array gives bare rows; a single dict, tuple, named tuple or dataclass of
-    arrays gives samples of the same form. Nothing is copied: rows are read-only views of the
-    arrays. Copy one before you write to it.
+    Samples are tuples if you pass positional arguments, and dicts if you pass keyword arguments. A
+    single array gives bare rows; a single dict, tuple, named tuple or dataclass of arrays gives
+    samples of the same form. Nothing is copied: rows are read-only views of the arrays. Copy a row
+    before you write to it.
 
     >>> list(arrays([[1, 2], [3, 4]], ["a", "b"])())
     [(array([1, 2]), np.str_('a')), (array([3, 4]), np.str_('b'))]
@@ -138,14 +138,14 @@ class arrays(Table[Any]):
 
     Args:
         *columns: Arrays, or anything that `np.asarray` takes (lists, memory maps, jax arrays), or
-            trees of these, or `ragged(...)`. All have the same number of rows. A table of pandas,
+            trees of these, or `ragged(...)`. All need the same number of rows. A table of pandas,
             polars or Arrow is a dict of its columns.
         **named: The same, as keyword arguments: the names are the keys of the samples.
 
     Raises:
         TypeError: There are no columns, or both positional and keyword ones, or one is a reader.
-        ValueError: The columns differ in length, or one has no rows (it is a number, say); or one
-            of a table has nulls, or a name that another has, too.
+        ValueError: The columns differ in length, or one has no rows (such as a number); or a column
+            of a table has nulls, or a name that is not unique.
     """
 
     columns: Any
@@ -170,7 +170,7 @@ class arrays(Table[Any]):
         set_fields(self, columns=tree)
 
     def __repr__(self) -> str:
-        """The dtypes and shapes of the columns."""
+        """Return the dtypes and shapes of the columns."""
         tree = map_tree(_Shape, self.columns)
         if isinstance(tree, dict) and all(str(name).isidentifier() for name in tree):
             return f"arrays({', '.join(f'{name}={shape!r}' for name, shape in tree.items())})"
@@ -180,7 +180,7 @@ class arrays(Table[Any]):
 
 
 class _Shape:
-    """Stands for an array in the repr of a tree, and shows its dtype and shape."""
+    """Shows the dtype and shape of an array in the repr of a tree."""
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
         self.text = described(array)
@@ -199,7 +199,7 @@ class ragged(Table[Array]):
     >>> documents, list(documents())
     (ragged(int64[3, ...]), [array([7, 8, 9]), array([], dtype=int64), array([4, 5])])
 
-    Beside other columns, it is given to `arrays`:
+    To read it beside other columns, pass it to `arrays`:
 
     >>> rows = arrays(text=documents, label=[1, 0, 1])
     >>> [(sample["text"].tolist(), int(sample["label"])) for sample in rows()]
@@ -209,13 +209,13 @@ class ragged(Table[Array]):
     `padded_batch` and `bucket` make arrays of them.
 
     Args:
-        values: The values of all rows, end to end along the first axis.
-        offsets: Where each row begins in `values`, and where the last one ends: whole numbers that
-            do not decrease, one more than there are rows.
+        values: The values of all rows, concatenated along the first axis.
+        offsets: Where each row begins in `values`, and where the last one ends: non-decreasing
+            whole numbers, one more than there are rows.
 
     Raises:
         TypeError: The offsets are not whole numbers, or the values are several arrays.
-        ValueError: The offsets decrease, are negative, go beyond the values, or there are none.
+        ValueError: The offsets decrease, are negative, exceed the values, or are empty.
     """
 
     columns: Any
@@ -230,12 +230,12 @@ class ragged(Table[Array]):
         set_fields(self, columns=Ragged(every, at))
 
     def __repr__(self) -> str:
-        """The dtype and the number of rows."""
+        """Return the dtype and the number of rows."""
         return f"ragged({self.columns!r})"
 
 
 def _unfit_offsets(values: Array, offsets: Array) -> Exception | None:
-    """The error for values and offsets that do not make rows; None if they do."""
+    """Return the error for values and offsets that do not make rows; None if they do."""
     call = "ragged(values, offsets)"
     if not values.ndim or values.dtype.hasobject:
         return TypeError(
@@ -249,7 +249,7 @@ def _unfit_offsets(values: Array, offsets: Array) -> Exception | None:
         )
     if len(low := offsets[:1][offsets[:1] < 0]):
         return ValueError(f"{call} needs offsets of at least 0, not {low[0]} for row 0.")
-    for first in range(0, len(offsets) - 1, _LOOKED_AT):  # in parts: they may lie in a file
+    for first in range(0, len(offsets) - 1, _LOOKED_AT):  # in chunks: they may lie in a file
         some = offsets[first : first + _LOOKED_AT + 1]
         if (bad := some[1:] < some[:-1]).any():
             row = int(bad.argmax())
@@ -267,7 +267,7 @@ def _unfit_offsets(values: Array, offsets: Array) -> Exception | None:
 
 
 def _as_columns(tree: Any) -> Any:
-    """The tree with an array for each leaf; a list is one leaf, as in NumPy."""
+    """Convert each leaf to an array; a list is one leaf, as in NumPy."""
     if isinstance(tree, ragged):
         return tree.columns
     if names := table_names(tree):
@@ -289,9 +289,9 @@ def _as_array(tree: Any) -> Any:
 
 
 def table_names(value: Any) -> list[str]:
-    """The names of the columns of a table of pandas, polars or Arrow; none of anything else.
+    """Return the column names of a table of pandas, polars or Arrow; [] for anything else.
 
-    A data frame whose columns have numbers, not names, is a matrix.
+    A data frame whose columns are numbered, not named, is a matrix.
 
     Raises:
         ValueError: Two columns have one name.

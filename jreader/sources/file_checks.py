@@ -1,7 +1,7 @@
-"""What all readers of files share: paths that exist, files that have not changed, clear errors.
+"""Check files for all readers: paths exist, files have not changed, errors are clear.
 
-A mapped file that is cut while it is read ends the program with a bus error, which no `except`
-sees. So files are checked when a pass begins, before anything is read from them.
+If a mapped file is truncated while it is read, a bus error ends the program, and no `except` sees
+it. So files are checked when a pass begins, before anything is read from them.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from jreader.sources.remote import RemoteState, forget, is_remote, remote_among,
 
 T = TypeVar("T")
 UNPACKED_LIMIT = "JREADER_UNPACKED_LIMIT"
-"""The environment variable that says how many bytes a packed file may unpack to."""
+"""The environment variable that limits how many bytes a packed file may unpack to."""
 
 _LEAST_UNPACKED, _TIMES = 1 << 28, 100
 _ONE_SLASH = re.compile(r"[a-z0-9]+:/[^/]")
-_MANY = 1024  # files: to look at so many takes a few milliseconds
+_MANY = 1024  # files: stating more takes over a few milliseconds
 _ALL_READ = stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH
-_PAUSES = 2  # times as long as a look takes, for which so many are not looked at again
+_PAUSES = 2  # times as long as the last check took, until the next one of so many files
 _GONE = (-1, 0, 0)
 
 
 class LocalState(NamedTuple):
-    """What a file of this machine was: some of what `os.stat` says."""
+    """The state of a local file: a part of what `os.stat` returns."""
 
     st_size: int
     st_ino: int
@@ -52,11 +52,11 @@ class LocalState(NamedTuple):
 
 
 State: TypeAlias = "os.stat_result | LocalState | RemoteState | None"
-"""What a file is now; None if it is not there."""
+"""The state of a file; None if it does not exist."""
 
 
 class States:
-    """The states of files: 24 bytes for each local one.
+    """The states of files, in 24 bytes per local file.
 
     >>> states = States([__file__, "no such file"])
     >>> len(states), states[0].st_size == Path(__file__).stat().st_size, states[1]
@@ -64,7 +64,7 @@ class States:
     """
 
     def __init__(self, paths: Sequence[str]) -> None:
-        """Looks at the files; those elsewhere, many at a time."""
+        """Stat the files; remote ones in parallel."""
         some, self.paths = remote_among(paths), paths
         states = remote_states([paths[at] for at in some]) if some else []
         self.remote = dict(zip(some, states, strict=True))
@@ -79,24 +79,24 @@ class States:
         return map(self.__getitem__, range(len(self)))
 
     def __getitem__(self, at: int) -> State:
-        """What one file was."""
+        """Return the state of one file."""
         if at in self.remote:
             return self.remote[at]
         size, node, changed_at = self._numbers[at].tolist()
         return None if size < 0 else LocalState(size, node % (1 << 64), changed_at)
 
     def local_sizes(self) -> list[int]:
-        """The size of each in bytes; 0 for remote or missing files."""
+        """Return the size of each file in bytes; 0 for remote or missing files."""
         sizes: list[int] = self._numbers[:, 0].clip(0).tolist()
         return sizes
 
     def differing(self, before: States) -> list[int]:
-        """The numbers of files that may have changed, are missing, or are remote."""
+        """Return the indices of files that may have changed, are missing, or are remote."""
         size, node, changed_at = (self._numbers != before._numbers).T
         return np.flatnonzero(size | (node & changed_at) | (self._numbers[:, 0] < 0)).tolist()
 
     def identities(self) -> Array:
-        """The sizes of the files, and numbers of which another state of a file has another."""
+        """Return the sizes of the files, and numbers that differ between states of a file."""
         found = self._numbers.T[[0, 2]]
         for at, state in self.remote.items():
             if state is not None:
@@ -113,13 +113,13 @@ def _state_numbers(path: str) -> tuple[int, int, int]:
 
 
 def number_of(text: str) -> int:
-    """A hash of a text, as an int64."""
+    """Hash a text to an int64."""
     of = blake2b(text.encode(errors="surrogateescape"), digest_size=8)
     return int.from_bytes(of.digest(), "little", signed=True)
 
 
 class FileNode(Node[T]):
-    """Read the files that its field `path` or `paths` names."""
+    """Read the files in its field `path` or `paths`."""
 
     path: str
 
@@ -129,7 +129,7 @@ class FileNode(Node[T]):
 
     @property
     def read_whole(self) -> bool:
-        """Whether all samples are in memory, so the files may be deleted."""
+        """True if all samples are in memory, so that the files may be deleted."""
         return False
 
     @cached_property
@@ -141,11 +141,11 @@ class FileNode(Node[T]):
         return [0.0]
 
     def file_paths(self) -> tuple[str, ...]:
-        """The files that it was given."""
+        """Return the files that it was given."""
         return self._named
 
     def remote_sizes(self) -> list[str]:
-        """The names and sizes of its remote files, for cursors."""
+        """Return the names and sizes of its remote files, for cursors."""
         remote = [self._named[at] for at in remote_among(self._named)]
         if not remote:
             return []
@@ -156,16 +156,15 @@ class FileNode(Node[T]):
         ]
 
     def local_sizes(self) -> list[int]:
-        """The sizes of its files, 0 of those elsewhere, or gone."""
+        """Return the sizes of its files; 0 for remote or missing ones."""
         return (vars(self).get("_first_seen") or States(self._named)).local_sizes()
 
     def check_files(self) -> None:
-        """Raises DamagedData if a file has another size, was replaced, or is gone.
+        """Raise DamagedData if a file changed its size, was replaced, or is gone.
 
-        Files elsewhere are looked at again after some seconds only, and thousands of files after
-        twice as long as that takes; each is looked at when it is opened, too. Bytes that are
-        overwritten in place, in a file of the same size, are not noticed here: a mapped file shows
-        them.
+        Remote files are checked again only after some seconds, and thousands of files after twice
+        as long as a check takes; each file is also checked when it is opened. Bytes overwritten in
+        place, in a file of the same size, go unnoticed here: a mapped file shows them.
         """
         names, began, again = self._named, time.monotonic(), "_first_seen" in vars(self)
         if began < self._next_look[0]:
@@ -182,19 +181,19 @@ class FileNode(Node[T]):
 
 
 def state_of(path: str) -> State:
-    """The state of a local file; None if there is none.
+    """Return the state of a local file; None if there is none.
 
     >>> state_of("no such file") is None
     True
     """
     try:
         return os.stat(path)  # noqa: PTH116  # a Path costs three times as much, for 1,000 files
-    except (OSError, ValueError):  # a name may hold a zero
+    except (OSError, ValueError):  # a name may contain a null byte
         return None
 
 
 def is_file(path: str) -> bool:
-    """Whether a path names a file of this machine.
+    """Return whether a path names a local file.
 
     >>> is_file(__file__), is_file(".")
     (True, False)
@@ -203,7 +202,7 @@ def is_file(path: str) -> bool:
 
 
 def are_files(paths: Sequence[str]) -> list[bool]:
-    """Whether paths name files, here or elsewhere.
+    """Return whether each path names a file, local or remote.
 
     >>> are_files([__file__, ".", "memory://no such file"])
     [True, False, False]
@@ -213,7 +212,7 @@ def are_files(paths: Sequence[str]) -> list[bool]:
 
 
 def _mode_of(path: str) -> int | None:
-    """The mode of a file of this machine; None if it is none."""
+    """Return the mode of a local file; None if it is not one."""
     seen = state_of(path)
     return seen.st_mode if isinstance(seen, os.stat_result) and stat.S_ISREG(seen.st_mode) else None
 
@@ -223,7 +222,7 @@ def _may_read(path: str, mode: int) -> bool:
 
 
 def is_folder(path: str) -> bool:
-    """Whether a path names a folder of this machine.
+    """Return whether a path names a local folder.
 
     >>> is_folder(__file__), is_folder(".")
     (False, True)
@@ -233,7 +232,7 @@ def is_folder(path: str) -> bool:
 
 
 def check_state(path: str, first: State, now: State) -> None:
-    """Raises DamagedData if a file has another size than at first, was replaced, or is gone.
+    """Raise DamagedData if a file changed its size, was replaced, or is gone.
 
     >>> check_state(__file__, state_of(__file__), state_of(__file__))
     """
@@ -246,12 +245,12 @@ def check_state(path: str, first: State, now: State) -> None:
 
 
 def call_text(node: Node[Any], *arguments: object) -> str:
-    """The call that makes this node, as a user would type it."""
+    """Return the call that makes this node, as a user would type it."""
     return masked(f"{type(node).__name__}({', '.join(map(repr, arguments))})")
 
 
 def path_text(given: Any) -> str | None:
-    """A path as a str; None for what is no path, or one of bytes.
+    """Return a path as a str; None if it is not a path, or is in bytes.
 
     >>> path_text(Path("a", "b")), path_text(b"a"), path_text(3)
     ('a/b', None, None)
@@ -261,13 +260,13 @@ def path_text(given: Any) -> str | None:
 
 
 def check_path(call: str, path: Any, *, remote: bool = False) -> str:
-    """Returns a path as a string, if it names a file: see `check_paths`."""
+    """Return a path as a str, if it names a file: see `check_paths`."""
     (name,) = check_paths(call, (path,), remote=remote)
     return name
 
 
 def check_paths(call: str, paths: tuple[Any, ...], *, remote: bool = False) -> tuple[str, ...]:
-    """Returns the paths as strings, if each names a file; with `remote`, also files elsewhere.
+    """Return the paths as str, if each names a file; `remote` also allows remote files.
 
     >>> check_paths("text(*paths)", ())
     Traceback (most recent call last):
@@ -276,8 +275,8 @@ def check_paths(call: str, paths: tuple[Any, ...], *, remote: bool = False) -> t
     Raises:
         TypeError: There is no path, or one is neither a str nor a path.
         FileNotFoundError: A path names no file.
-        ValueError: A file is elsewhere, and has to be here.
-        OSError: A file elsewhere cannot be reached.
+        ValueError: A file is remote, and has to be local.
+        OSError: A remote file cannot be reached.
     """
     if not paths:
         raise TypeError(f"{call} needs at least one path.")
@@ -307,7 +306,7 @@ def check_paths(call: str, paths: tuple[Any, ...], *, remote: bool = False) -> t
 
 
 def not_found_error(call: str, name: str, what: str) -> FileNotFoundError:
-    """The error for a path that does not name `what`."""
+    """Return the error for a path that does not name `what`."""
     why = "does not exist" if state_of(name) is None else f"is not {what}"
     if _ONE_SLASH.match(name):
         why += " (a Path has one slash less than what it was made of: give the str)"
@@ -318,7 +317,7 @@ def not_found_error(call: str, name: str, what: str) -> FileNotFoundError:
 
 
 def _check_remote(call: str, remote: Sequence[str]) -> None:
-    for name in remote:  # a new reader reads what is there now
+    for name in remote:  # a new reader needs the current state
         forget(name)
     for name, state in zip(remote, remote_states(remote), strict=True):
         if state is None:
@@ -330,7 +329,7 @@ def _check_remote(call: str, remote: Sequence[str]) -> None:
 
 @contextmanager
 def reading(path: str, expected: str) -> Iterator[None]:
-    """Raises DamagedData in place of the errors that bytes of another format cause."""
+    """Raise DamagedData in place of the errors that bytes of another format cause."""
     try:
         yield
     except (
@@ -341,7 +340,7 @@ def reading(path: str, expected: str) -> Iterator[None]:
 
 
 def damaged(path: str, expected: str, seen: str) -> DamagedData:
-    """The error for a file that is not of the expected format."""
+    """Return the error for a file that does not have the expected format."""
     return DamagedData(
         f"{masked(path)} is truncated, or not {expected}: {seen.rstrip('.')}. Fetch it again, or "
         f"check that it is the file you meant."
@@ -349,7 +348,7 @@ def damaged(path: str, expected: str, seen: str) -> DamagedData:
 
 
 def changed(path: str, how: str) -> DamagedData:
-    """The error for a file that has changed since its reader first read it."""
+    """Return the error for a file that has changed since its reader first read it."""
     return DamagedData(
         f"{masked(path)} {how}, since this reader read it first: to go on would mix two data sets, "
         "or read beyond the end of a mapped file, which crashes a program. Leave the files of a "
@@ -359,10 +358,10 @@ def changed(path: str, how: str) -> DamagedData:
 
 
 def most_unpacked(packed: int) -> int:
-    """How many bytes may be unpacked from so many: a few kilobytes can hold gigabytes of blanks.
+    """Return how many bytes may be unpacked: a few kilobytes can hold gigabytes of blanks.
 
-    What has to lie in memory as a whole (an array, a block, a line) is refused where it is more
-    than 256 MB and more than a hundred times what is packed. Real data hardly ever shrink so much.
+    Data that must be in memory as a whole (an array, a block, a line) are refused if they exceed
+    both 256 MB and a hundred times their packed size. Real data hardly ever shrink so much.
 
     >>> most_unpacked(1000), most_unpacked(10**9)
     (268435456, 100000000000)
@@ -372,7 +371,7 @@ def most_unpacked(packed: int) -> int:
 
 
 def check_unpacked(path: str, size: int, packed: int) -> None:
-    """Raises DamagedData if so many bytes must not be unpacked from so many."""
+    """Raise DamagedData if unpacking to `size` bytes is not allowed."""
     if size > (most := most_unpacked(packed)):
         raise DamagedData(
             f"{masked(path)} would unpack to more than {most:,} bytes in one piece, of {packed:,}: "
@@ -383,7 +382,7 @@ def check_unpacked(path: str, size: int, packed: int) -> None:
 
 
 def check_map(column: Any) -> None:
-    """Raises DamagedData if an array is mapped from a file that is now shorter than the map.
+    """Raise DamagedData if an array is mapped from a file that is now shorter than the map.
 
     Reading beyond the end of the file would be a bus error, not an exception.
     """

@@ -1,4 +1,4 @@
-"""`files`: the names of files, or parts of them, as samples."""
+"""`files`: yield the names of files, or parts of them, as samples."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ _PACKED = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".zip")
 class files(FileNode[Any], Table[Any]):
     """Yield the names of files: each sample is a path, as a str, or a part of a file.
 
-    The reader is indexed, so that files can be shuffled, sharded and dealt to lanes (`read`). No
-    file is opened; one that changes in size after a pass has begun makes the next pass an error.
+    The reader is indexed, so you can shuffle files, shard them, or divide them among lanes
+    (`read`). It opens no files; if one changes its size during a pass, the next pass raises an
+    error.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -42,14 +43,14 @@ class files(FileNode[Any], Table[Any]):
     (2, ['a.txt', 'b.txt'])
 
     Args:
-        paths: A file, a pattern such as `"data/*.tar"` (or `"data/**/*.tar"`, for folders in it
-            too), or a list of these. The files of a pattern are sorted by name.
-        parts: In how many parts each file is read; then each sample is a `FilePart`. None for whole
-            files.
+        paths: A file, a pattern such as `"data/*.tar"` (or `"data/**/*.tar"`, to include
+            subfolders), or a list of these. The files of a pattern are sorted by name.
+        parts: The number of parts to read each file in; each sample is then a `FilePart`. None for
+            whole files.
 
     Raises:
         TypeError: A path is neither a str nor a path, or there is none.
-        ValueError: A file that is packed is to be read in parts.
+        ValueError: A compressed file is to be read in parts.
         FileNotFoundError: A file does not exist, or a pattern has none.
     """
 
@@ -57,7 +58,7 @@ class files(FileNode[Any], Table[Any]):
     parts: int | None = argument(default=None, cursor="if given")
 
     def __init__(self, paths: Paths, parts: int | None = None) -> None:
-        """Finds the files; opens none."""
+        """Find the files; open none."""
         found = files_named("files(paths)", paths, (), remote=False)
         if parts is not None:
             parts = check_number("parts of files(paths, parts)", parts, 1)
@@ -72,22 +73,22 @@ class files(FileNode[Any], Table[Any]):
 
     @cached_property
     def columns(self) -> Objects:
-        """The names, or parts; for these, the sizes of the files are asked for."""
+        """The names, or parts; parts need the sizes of the files."""
         make = partial(_checked_path, self.paths, self._first_seen, self.parts)
         return Objects(len(self.paths) * (self.parts or 1), make)
 
     def check_files(self) -> None:
-        """Checks nothing: each file is checked when its name is given, not all for each lane."""
+        """Check nothing: each file is checked when its name is yielded, not all for each lane."""
 
     def __repr__(self) -> str:
-        """The call that makes this reader; of many files, the first and the last."""
+        """Return the call that makes this reader; of many files, the first and the last."""
         return typed_call(self, written(self.paths), typed_arguments(self))
 
 
 def _checked_path(
     names: Sequence[str], first_seen: States, parts: int | None, rows: Array
 ) -> Iterator[str | FilePart]:
-    """The names, or parts, of those rows one by one; each file is checked when it is named."""
+    """Yield the names, or parts, of those rows; check each file first."""
     which, numbers = np.divmod(rows, parts or 1)
     for file, number in zip(which.tolist(), numbers.tolist(), strict=True):
         name, state = names[file], first_seen[file]

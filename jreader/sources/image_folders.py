@@ -1,4 +1,4 @@
-"""`image_folder`: images in a folder for each class, found by number."""
+"""`image_folder`: read images by number from a folder with a subfolder per class."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from jreader.sources.files.stored_files import open_file, read_many
 from jreader.sources.remote import forget, is_remote, remote_entries, remote_states
 
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
-_CHUNK = 64  # images elsewhere that are asked for together
+_CHUNK = 64  # remote images to fetch at a time
 
 
 def _checked_folder(call: str, path: Any) -> str:
@@ -54,10 +54,10 @@ class image_folder(Table[dict[str, Any]]):
     """Read the images in a folder that has a subfolder for each class.
 
     Each sample is a dict of `image`, the bytes of the file, and `label`, the number of its class:
-    an int, from 0, in the order of the sorted names of the folders (`classes`). Files of a class
-    are sorted too, folder by folder, so that samples have the numbers that they have in
-    torchvision's ImageFolder. The reader is indexed: it can be shuffled as a whole, sharded, and
-    resumed at any image, and only the images that a pass needs are read.
+    an int, from 0, in the order of the sorted folder names (`classes`). Files of a class are sorted
+    too, folder by folder, so the numbering equals that of torchvision's ImageFolder. The reader is
+    indexed: you can shuffle it as a whole, shard it, and resume at any image, and it reads only the
+    images that a pass needs.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -68,17 +68,16 @@ class image_folder(Table[dict[str, Any]]):
     ...     pets.classes, [(sample["label"], sample["image"]) for sample in pets()]
     (('cat', 'dog'), [(0, b'cat/a.jpg'), (0, b'cat/b.jpg'), (1, b'dog/a.png')])
 
-    The names of the files are listed when the first pass begins; each file is opened when its image
-    is asked for. The folder may be far away (`s3://`, `https://`); then the images of a batch are
-    fetched together. Files and folders whose name begins with a dot are left out.
+    File names are listed when the first pass begins; each file is opened when its image is needed.
+    The folder may be remote (`s3://`, `https://`); then the images of a batch are fetched together.
+    Files and folders whose name begins with a dot are left out.
 
     Args:
-        path: The folder. Its folders are the classes, with the images in them, also in folders of
-            their own.
-        skip: Suffixes of files that are not images, such as `(".txt", ".json")`, to leave out;
-            None for none.
-        with_paths: Whether samples have a field `path` too, the name of the file: the note under an
-            error of a function of samples, such as one that decodes them, shows it.
+        path: The folder. Its subfolders are the classes, and hold the images, at any depth.
+        skip: Suffixes of files that are not images, such as `(".txt", ".json")`, to leave out; None
+            for none.
+        with_paths: Whether samples also have a field `path`, the file name. If a function of a
+            sample fails, such as a decoder, the note under its error then shows the file.
         store: Caches remote images on disk (`Store`).
 
     Attributes:
@@ -88,9 +87,9 @@ class image_folder(Table[dict[str, Any]]):
         TypeError: The path is neither a str nor a path, `skip` is not a collection of suffixes, or
             `with_paths` is not a bool.
         FileNotFoundError: The folder does not exist, or has no folders.
-        ValueError: Raised when the first pass begins, if a file has a suffix of no image and none
-            to skip, a class has no image, or an image is in no class.
-        DamagedData: Raised during a pass, where a file is empty, or gone.
+        ValueError: Raised when the first pass begins, if a file has neither the suffix of an image
+            nor one to skip, a class has no image, or an image is in no class.
+        DamagedData: Raised during a pass, if a file is empty, or gone.
     """
 
     shown_call = "image_folder(path, skip, with_paths)"
@@ -127,12 +126,12 @@ class image_folder(Table[dict[str, Any]]):
 
     @cached_property
     def columns(self) -> _Images:
-        """The images and labels; the names of the files are listed at the first use."""
+        """The images and labels; file names are listed at the first use."""
         return _Images(self._listed, self)
 
     @cached_property
     def _listed(self) -> tuple[bytes, Array, Array]:
-        """The names of all files end to end, where each begins and ends, and the labels."""
+        """The concatenated file names, their offsets, and the labels."""
         labels, names = list[Array](), list[str]()
         walked = defaultdict[str, list[tuple[str, list[str]]]](list)  # by class
         for root, files in _walked(self._inside):
@@ -152,12 +151,12 @@ class image_folder(Table[dict[str, Any]]):
                 )
             labels.append(np.full(len(found), label))
             names += found
-        encoded = list(map(os.fsencode, names))  # a str each would cost three times as much
+        encoded = list(map(os.fsencode, names))  # a str each would take three times the memory
         ends = np.cumsum([0, *map(len, encoded)])
         return b"".join(encoded), ends, np.concatenate(labels)
 
     def layout(self) -> str:
-        """How many files there are, and a hash of their names in the folder."""
+        """Return the number of files, and a hash of their names in the folder."""
         return f"{len(self.columns)} files, {self._digest}"
 
     @cached_property
@@ -167,16 +166,16 @@ class image_folder(Table[dict[str, Any]]):
         return blake2b(b"\0".join(names), digest_size=8).hexdigest()
 
     def file_paths(self) -> list[str]:
-        """The images, in their order."""
+        """Return the images, in order."""
         return self.columns.paths(np.arange(len(self.columns)))
 
     @property
     def _inside(self) -> str:
-        """What the names of all files begin with: a Path for each would cost more."""
+        """The common prefix of all file names: a Path for each would cost more."""
         return self.path.rstrip(os.sep) + os.sep
 
     def __repr__(self) -> str:
-        """The call that makes this reader."""
+        """Return the call that makes this reader."""
         skip = {"skip": self.skip} if self.skip else {}
         return typed_call(self, repr(masked(self.path)), typed_arguments(self) | skip)
 
@@ -185,7 +184,7 @@ class _Images(Column):
     """The samples of an `image_folder`; reads each file on demand, remote ones a few at a time.
 
     Args:
-        listed: The names of all files end to end, where each begins and ends, and the labels.
+        listed: The concatenated file names, their offsets, and the labels.
         of: The `image_folder`.
     """
 
@@ -202,7 +201,7 @@ class _Images(Column):
         return f"images[{len(self)}]"
 
     def each(self, rows: Array) -> Iterator[dict[str, Any]]:
-        """Those samples one by one."""
+        """Yield those samples."""
         names, labels = self.paths(rows), self._labels[rows].tolist()
         for path, data, label in zip(
             names, _file_contents(names, self._store), labels, strict=True
@@ -213,21 +212,21 @@ class _Images(Column):
             yield {"path": masked(path), **sample} if self._with_paths else sample
 
     def where(self, rows: Array) -> list[Where]:
-        """Where those samples lie: each is a file."""
+        """Return the file of each sample."""
         return [Where(masked(path), 0) for path in self.paths(rows)]
 
     def paths(self, rows: Array) -> list[str]:
-        """The file of each row."""
+        """Return the file of each row."""
         spans = zip(self._ends[rows].tolist(), self._ends[rows + 1].tolist(), strict=True)
         return [os.fsdecode(self._names[begin:end]) for begin, end in spans]
 
 
 def _file_contents(paths: Sequence[str], store: Store | None) -> Iterator[bytes]:
-    """What files hold."""
+    """Yield the contents of files."""
     many = _CHUNK if any(map(is_remote, paths[:1])) else 1
     for low in range(0, len(paths), many):
         some = paths[low : low + many]
-        remote_states([path for path in some if is_remote(path)])  # all at once
+        remote_states([path for path in some if is_remote(path)])  # all in parallel
         files = [open_file(path, store) for path in some]
         yield from read_many([(file, 0, file.size) for file in files])
         for path in some:
@@ -235,7 +234,7 @@ def _file_contents(paths: Sequence[str], store: Store | None) -> Iterator[bytes]
 
 
 def _folder_entries(folder: str) -> dict[str, bool]:
-    """What lies in a folder, by name, and whether it is a folder."""
+    """Return the entries of a folder by name: whether each is a folder."""
     if is_remote(folder):
         return remote_entries(folder)
     with os.scandir(folder) as entries:
@@ -243,10 +242,10 @@ def _folder_entries(folder: str) -> dict[str, bool]:
 
 
 def _images_in(walked: Sequence[tuple[str, list[str]]], skip: tuple[str, ...]) -> Iterator[str]:
-    """The images of a class, folder by folder in the order of their paths, as torchvision has them.
+    """Yield the images of a class, sorted by folder and name, as torchvision does.
 
     Raises:
-        ValueError: A file has a suffix of no image, and none to skip.
+        ValueError: A file has neither the suffix of an image nor one to skip.
     """
     for root, names in sorted(walked):
         for name in sorted(names):
@@ -262,7 +261,7 @@ def _images_in(walked: Sequence[tuple[str, list[str]]], skip: tuple[str, ...]) -
 
 
 def _walked(folder: str) -> list[tuple[str, list[str]]]:
-    """The folders in a folder, at any depth, and the names of the files in each."""
+    """Return the folders in a folder, at any depth, each with its file names."""
     if is_remote(folder):
         return _walked_elsewhere(folder)
     walked = []

@@ -1,8 +1,7 @@
-"""`jsonl`: the values of JSON Lines, found by number in plain files and streamed from gzip.
+"""`jsonl`: read JSON Lines by number from plain files, or streamed from gzip.
 
-Where lines begin is found by looking for newlines, on several threads. A value is parsed where it
-stands in what was read, without being cut out, and only a line that does not end where its value
-does is looked at again.
+Several threads scan for newlines to find the lines. A value is parsed in place, without cutting it
+out of the bytes read; only if its end is not the end of the line is the line parsed again.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from jreader.sources.text_files import LineFiles, empty_file_error
 
 _EXPECTED = "a file for jsonl"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_CHUNK = 1 << 24  # bytes that a thread looks through in one go
-_IN_A_ROW = 1 << 31  # bytes after which all threads wait for one another
+_CHUNK = 1 << 24  # bytes that a thread scans at a time
+_IN_A_ROW = 1 << 31  # bytes after which all threads synchronize
 _NEWLINE = 10
 _SPACES = np.zeros(256, bool)
 _SPACES[list(b" \t\n\r\x0b\x0c")] = True
@@ -37,9 +36,9 @@ _SPACES[list(b" \t\n\r\x0b\x0c")] = True
 class jsonl(LineFiles[Any], RecordFiles[Any]):
     r"""Read JSON Lines files, one after another: each line holds one JSON value.
 
-    Each sample is the value of a line, as `json.loads` returns it; blank lines are skipped, and
-    all lines may be blank. The reader is indexed: lines are found by number, so it can be shuffled
-    as a whole, sharded, and resumed at any line, and only the lines that a pass needs are parsed.
+    Each sample is the value of a line, as `json.loads` returns it; blank lines are skipped, and all
+    lines may be blank. The reader is indexed: it finds lines by number, so you can shuffle it as a
+    whole, shard it, and resume at any line, and it parses only the lines that a pass needs.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -49,18 +48,18 @@ class jsonl(LineFiles[Any], RecordFiles[Any]):
     ...     len(jsonl(path)), list(jsonl(path)())
     (2, [{'stars': 5, 'words': ['so', 'good']}, None])
 
-    The first pass scans the files for the beginnings of lines, on several threads. For files of
-    16 MB or more, it caches this index in `jreader/lines` of `$XDG_CACHE_HOME` or `~/.cache`, until
-    the files change.
+    The first pass scans the files for line starts, on several threads. For files of 16 MB or more,
+    it caches this index in `jreader/lines` of `$XDG_CACHE_HOME` or `~/.cache`, until the files
+    change.
 
-    If one of the files is packed (its name ends in `.gz`), lines are streamed instead. A pass can
-    still be resumed at any line, but unpacks the file up to there; and `shuffle` needs a size.
-    Unpack the files for more.
+    If a file is compressed (its name ends in `.gz`), lines are streamed instead. A pass can still
+    resume at any line, but has to unpack the file up to there; and `shuffle` needs a size. Unpack
+    the files to avoid this.
 
     Args:
         *paths: At least one file in UTF-8, or a folder (its `.jsonl` files), or a pattern such as
             `"data/*.jsonl"`, or a list of these. The files of a folder or pattern are sorted by
-            name. Or one part of a file, as `files(paths, parts=n)` gives it, which is streamed.
+            name. Or one part of a file, as `files(paths, parts=n)` yields it, which is streamed.
         store: Caches blocks of remote files on disk (`Store`).
         block: The size of the blocks that `shuffle(blocks=)` reads, such as "4MB"; None for none.
 
@@ -97,23 +96,23 @@ class jsonl(LineFiles[Any], RecordFiles[Any]):
 
     @property
     def lazy_length(self) -> bool:
-        """Whether the beginnings of lines have not been found yet."""
+        """True if line starts have not been found yet."""
         return not self._streamed and "columns" not in vars(self)
 
     def length(self) -> int | None:
-        """The number of lines that are not blank; None for packed files."""
+        """Return the number of lines that are not blank; None for compressed files."""
         return None if self._streamed else len(self.columns)
 
-    def plane(self) -> Plane | None:  # type: ignore[override]  # packed files have none
-        """The index plane, where sample i is line i; None for packed files."""
+    def plane(self) -> Plane | None:  # type: ignore[override]  # compressed files have none
+        """Return the index plane, where sample i is line i; None for compressed files."""
         return None if self._streamed else RecordFiles.plane(self)
 
     def start(self, at: Position) -> Pass[Any]:
-        """Begins a pass; its position is the number of lines, or that of `text` if packed."""
+        """Start a pass; its position is the number of lines, or that of `text` if compressed."""
         return self.stream(at) if self._streamed else RecordFiles.start(self, at)
 
     def find(self, file: ByteFile) -> Array:
-        """The bytes at which lines begin that are not blank, and the size of the file."""
+        """Return where the non-blank lines begin, and the size of the file."""
         if not file.size:
             raise empty_file_error(file.path, _EXPECTED)
         begins = list[Array]()
@@ -124,16 +123,16 @@ class jsonl(LineFiles[Any], RecordFiles[Any]):
         return np.concatenate([*begins, [file.size]]).astype(np.int64)
 
     def parser(self) -> Parse[Any]:
-        """Parses each line where it stands."""
+        """Return the function that parses lines in place."""
         return _values
 
     def parsed(self, line: bytes) -> Any:
-        """Returns the JSON value of the line of a packed file."""
+        """Return the JSON value of a line of a compressed file."""
         return _value(line)
 
 
 def _begins(file: ByteFile, part: range) -> Array:
-    """Where the lines begin that begin in a part of a file, and are not blank."""
+    """Return where the non-blank lines begin that start in a part of a file."""
     before = min(part.start, 1)
     data = file.read(part.start - before, len(part) + before)
     read = np.frombuffer(data, np.uint8)
@@ -150,7 +149,7 @@ def _begins(file: ByteFile, part: range) -> Array:
 
 
 def _is_blank(file: ByteFile, data: bytes, first: int, begin: int) -> bool:
-    """Whether the line at this place is blank; it may continue beyond these bytes."""
+    """Return whether a line is blank; it may continue beyond these bytes."""
     end = data.find(b"\n", begin)
     line = data[begin : end if end >= 0 else len(data)]
     place = first + len(data)
@@ -164,9 +163,9 @@ def _is_blank(file: ByteFile, data: bytes, first: int, begin: int) -> bool:
 def _values(
     file: ByteFile, offset: int, data: bytes, begins: list[int], ends: list[int]
 ) -> Iterator[Any]:
-    """The values of lines, each with the blank lines behind it."""
+    """Yield the values of lines, each with the blank lines after it."""
     decode = _DECODER.raw_decode
-    sparse = 2 * (sum(ends) - sum(begins)) < len(data)  # most of it lies between the lines
+    sparse = 2 * (sum(ends) - sum(begins)) < len(data)  # most bytes lie between the lines
     whole = data.decode("ascii") if not sparse and data.isascii() else None
     for begin, end in zip(begins, ends, strict=True):
         try:

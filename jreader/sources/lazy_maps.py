@@ -1,12 +1,12 @@
-"""Arrays in files, mapped into memory when they are first read, of which little stays resident.
+"""Map arrays in files into memory when first read, and keep little of them resident.
 
-What is read of a mapped file stays in the resident memory of the process as long as the kernel
-likes: a run that reads 100 GB seems to use 100 GB. So the pages of large files are given back every
-so often (`MADV_DONTNEED`). They stay in the file cache, and views of them stay valid: what is read
-again is mapped again. That costs two to three times as much as to read 2 KB (`pread`), so small
-pieces here and there of a large file, as those of shuffled windows, are not mapped but read; small
-files stay mapped, which costs a third of a read. Only so many files are open at a time, because a
-process may often have no more than 1024.
+The pages of a mapped file stay in a process's resident memory as long as the kernel likes: a run
+that reads 100 GB seems to use 100 GB. So the pages of large files are released every so often
+(`MADV_DONTNEED`). They stay in the file cache, and views stay valid: reading a page again maps it
+again. That costs two to three times as much as reading 2 KB (`pread`), so small scattered pieces of
+a large file, such as those of shuffled windows, are read instead of mapped. Small files stay
+mapped, which costs a third of a read. Only so many files are open at a time, because processes are
+often limited to 1024.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from jreader.readers.overlaps import overlapping
 from jreader.sources.file_checks import State, changed
 from jreader.sources.files.byte_ranges import Descriptor, keep_few_open
 
-_MAX_RESIDENT = 1 << 28  # bytes of the files of one source that may be resident
+_MAX_RESIDENT = 1 << 28  # bytes of one source's files that may be resident
 _BLOCK = 1 << 21  # bytes that one read may make resident: a huge page of the file cache
-_SMALL = 1 << 16  # bytes: what is less is copied, if it is not read in order
+_SMALL = 1 << 16  # bytes: smaller pieces are copied, unless read in order
 
 
 class ResidentBytes:
-    """What the maps of one source have in memory.
+    """Counts the resident bytes of one source's maps.
 
     Args:
         size: The bytes of all files.
 
     Attributes:
-        bounded: Whether they are too many to be resident all at once.
+        bounded: True if they are too many to be resident all at once.
     """
 
     def __init__(self, size: int) -> None:
-        """Begins with nothing read."""
+        """Start with nothing read."""
         self.bounded = size > _MAX_RESIDENT and hasattr(mmap, "MADV_DONTNEED")
         self._bytes = 0
         self._touched: dict[LazyMap, None] = {}
 
     def read(self, which: LazyMap, size: int) -> None:
-        """Notes bytes that are about to be read; releases earlier ones if they are many."""
+        """Count bytes that are about to be read; release earlier ones if there are many."""
         self._bytes += size
         if self._bytes > _MAX_RESIDENT:
             touched, self._touched, self._bytes = self._touched, {}, size
@@ -55,7 +55,7 @@ class ResidentBytes:
 
 
 class LazyMap(ArrayColumn):
-    """A part of a file as an array, which is mapped when it is first read.
+    """A part of a file as an array, mapped when first read.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -68,11 +68,11 @@ class LazyMap(ArrayColumn):
 
     Args:
         path: The file.
-        first: The byte at which the array begins.
-        length: How many values it has.
+        first: The byte where the array begins.
+        length: The number of values.
         dtype: The dtype of the values.
-        resident: What this map shares with the others of its source.
-        seen: What the file was when it was first looked at.
+        resident: The counter that this map shares with the others of its source.
+        seen: The state of the file when first checked.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class LazyMap(ArrayColumn):
         resident: ResidentBytes,
         seen: State,
     ) -> None:
-        """Opens nothing."""
+        """Open nothing yet."""
         self._first_state = seen
         self.path, self.first, self.dtype, self.shape = path, first, dtype, (length,)
         self.arrays = (self,)
@@ -106,14 +106,14 @@ class LazyMap(ArrayColumn):
         """The array, a read-only map.
 
         Raises:
-            DamagedData: The file is gone, or shorter than it was.
+            DamagedData: The file is gone, or has shrunk.
         """
         array = self._array
         if array is None:
             opened = self._opened()
             try:
                 held = mmap.mmap(opened.number, self._end, access=mmap.ACCESS_READ)
-            except ValueError:  # it was cut since
+            except ValueError:  # it was truncated since
                 raise self._shorter(os.fstat(opened.number).st_size) from None
             if self._advice is not None:
                 held.madvise(self._advice)
@@ -122,7 +122,7 @@ class LazyMap(ArrayColumn):
         return array
 
     def __getitem__(self, index: Any) -> Array:
-        """Values as NumPy indexes them; of a slice, a view, or a copy if it is a small one."""
+        """Index values as NumPy does; a slice gives a view, or a copy if it is small."""
         if not self._bounded:
             return np.asarray(self.array[index])
         if not isinstance(index, slice):
@@ -146,7 +146,7 @@ class LazyMap(ArrayColumn):
         return part if dtype in (None, part.dtype) and not copy else np.array(part, dtype)
 
     def slices(self, begins: Array, size: int, out: Array | None = None) -> Array:
-        """The values from each index on, `size` each, as an array of [slices, size]."""
+        """Return `size` values from each index on, as an array of [slices, size]."""
         if not self._bounded:
             return self._sliding_over(size)[begins]
         taken = np.empty((len(begins), size), self.dtype) if out is None else out
@@ -154,28 +154,28 @@ class LazyMap(ArrayColumn):
         opened, read, bytes_ = self._opened(), os.preadv, size * self.dtype.itemsize
         for row, place in zip(taken, places, strict=True):
             if read(opened.number, [row], place) != bytes_:
-                self._read(row, place)  # as much as there is
+                self._read(row, place)  # continue after a short read
         return taken
 
     def where(self, rows: Array) -> list[Where]:
-        """Where those values lie in the file."""
+        """Return where those values lie in the file."""
         each = self.dtype.itemsize
         return [Where(self.path, self.first + row * each) for row in rows.tolist()]
 
     def advise(self, advice: int) -> None:
-        """Advises the kernel how the map is read, now and after it is mapped again."""
+        """Advise the kernel how the map will be read, now and after it is mapped again."""
         self._advice, held = advice, self._map
         if held is not None:
             held.madvise(advice)
 
     def give_back(self) -> None:
-        """Lets the kernel take the pages of the map out of resident memory."""
+        """Let the kernel drop the pages of the map from resident memory."""
         held, self._counted = self._map, -1
         if held is not None:
             held.madvise(mmap.MADV_DONTNEED)
 
     def close(self) -> None:
-        """Forgets the file and the map, which end with the last read and the last view."""
+        """Drop the file and the map; they close with the last read and the last view."""
         self._descriptor = self._map = self._array = self._sliding = None
 
     @property
@@ -193,8 +193,8 @@ class LazyMap(ArrayColumn):
         return changed(self.path, f"had {self._end:,} bytes, and has {size:,} now")
 
     def _read(self, row: Array, place: int) -> None:
-        """Fills an array with the bytes from a place on."""
-        opened = self._opened()  # a name keeps it open, also if there are too many in the meantime
+        """Fill an array with the bytes from a place on."""
+        opened = self._opened()  # this reference keeps it open even if others close it
         left: Any = row.view(np.uint8)
         while len(left):
             done = os.preadv(opened.number, [left], place)

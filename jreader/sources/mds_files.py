@@ -1,8 +1,8 @@
-"""`mds`: the samples of MosaicML Streaming's shards, found by number.
+"""`mds`: read the samples of MosaicML Streaming's shards by number.
 
-The `index.json` of a folder says what its shards are. A shard is the number of its samples, the
-bytes at which each begins and at which the last one ends (uint32, little-endian), a text, and the
-samples. A sample is the sizes of its columns of no fixed size (uint32), and then its columns.
+The `index.json` of a folder describes its shards. A shard holds the number of its samples, the
+bytes where each begins and where the last one ends (uint32, little-endian), a text, and the
+samples. A sample holds the sizes of its variable-size columns (uint32), and then its columns.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class mds(RecordFiles[Any]):
     r"""Read the samples of MDS shards, as MosaicML Streaming writes them.
 
     Samples are dicts of the columns, with the values that `StreamingDataset` gives: `int` is an
-    int, `str` a str, `json` what it holds, `int32` and the like a scalar of NumPy, and `ndarray` an
-    array that cannot be written to. Columns of other encodings are the bytes that are stored:
-    `jpeg` and `png` for `images.decode`, `pkl` for `pickle.loads`, which runs what they say.
-    Neither torch nor Streaming is needed.
+    int, `str` a str, `json` the parsed value, `int32` and the like NumPy scalars, and `ndarray` a
+    read-only array. Columns of other encodings are the stored bytes: `jpeg` and `png` for
+    `images.decode`, `pkl` for `pickle.loads`, which runs code in them. Neither torch nor Streaming
+    is needed.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -55,28 +55,29 @@ class mds(RecordFiles[Any]):
     ...     list(mds(folder)())
     [{'text': 'a'}, {'text': 'b'}]
 
-    The reader is indexed: it can be shuffled as a whole, sharded, and resumed at any sample, and
-    only the samples that a pass needs are read. Each shard is a block: `shuffle(seed=0, blocks=64)`
-    reads it once in an epoch, as a whole. Hashes are not checked, and packed shards are not read:
-    unpack them beside their index.
+    The reader is indexed: you can shuffle it as a whole, shard it, and resume at any sample, and it
+    reads only the samples that a pass needs. Each shard is a block: `shuffle(seed=0, blocks=64)`
+    reads each shard whole, once per epoch. Checksums are not verified, and compressed shards are
+    not read: unpack them beside their index.
 
     Args:
         paths: A folder with an `index.json`, an `index.json`, a pattern such as
             `"data/**/index.json"`, or a list of these: one sequence, in that order. Or single
             shards that the `index.json` of their folder names, or the nearest one above.
-        columns: The columns to read, in the order of the samples' fields; None for
-            all. A single str gives bare values instead of dicts.
+        columns: The columns to read, in the order of the samples' fields; None for all. A single
+            str gives bare values instead of dicts.
         store: Caches blocks of remote files on disk (`Store`).
 
     Raises:
         TypeError: A path is neither a str nor a path, or columns are not names.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
-        NotImplementedError: A shard is packed (`zstd`, say), and not there unpacked.
-        ValueError: Two indices name the same shard; or, when a pass begins: there is no such
+        NotImplementedError: A shard is compressed (such as `zstd`), with no unpacked copy beside
+            it.
+        ValueError: Two indices name the same shard; or, when a pass begins, there is no such
             column.
         DamagedData: An index is not one of MDS shards, or names none; or, when a pass begins, or
-            comes to the sample: a shard is truncated, of another format, not what the index says,
-            or has changed.
+            reaches the sample: a shard is truncated, of another format, has changed, or differs
+            from its index.
     """
 
     shown_call = "mds(paths, columns)"
@@ -98,7 +99,7 @@ class mds(RecordFiles[Any]):
 
     @cached_property
     def _shards(self) -> dict[str, tuple[int, Any, str]]:
-        """What the indices of their folders, or of folders above, say of the shards."""
+        """The entries of the shards in the indices of their folders, or of folders above."""
         folders = {path[: path.rfind("/") + 1] for path in self.paths}
         indices = {*map(_index_of, folders)}
         known = dict(chain.from_iterable(_shards_of(index).items() for index in indices))
@@ -107,11 +108,11 @@ class mds(RecordFiles[Any]):
         return {path: known[path] for path in self.paths}
 
     def layout(self) -> str:
-        """A hash of what the indices say of the shards, whose names are alike in all sets."""
+        """Hash the shards' index entries, since all data sets name their shards alike."""
         return text_hash([said for _, _, said in self._shards.values()])
 
     def find(self, file: ByteFile) -> Array:
-        """The bytes at which samples begin, and the size of the file."""
+        """Return where samples begin, and the size of the file."""
         samples, *_ = self._shards[file.path]
         head = file.read(0, min(4 * samples + 8, file.size))
         table = np.frombuffer(head, "<u4", len(head) // 4).astype(np.int64)
@@ -121,21 +122,21 @@ class mds(RecordFiles[Any]):
         return table[1:]
 
     def parser(self) -> Parse[Any]:
-        """Decodes the columns that are wanted."""
+        """Return the function that decodes the wanted columns."""
         shards = self._shards.items()
         return partial(
             _parsed, {path: _decoders(path, of, self.names) for path, (_, of, _) in shards}
         )
 
     def opened(self) -> Records:
-        """The samples, in blocks: the shards."""
+        """Return the samples, in blocks: the shards."""
         rows = super().opened()
         rows.block_starts = rows.starts[:-1]
         return rows
 
 
 def _index_of(folder: str) -> str:
-    """The `index.json` of a folder; if it has none, that of the nearest folder above.
+    """Return the `index.json` of a folder, or that of the nearest folder above.
 
     Raises:
         FileNotFoundError: There is none.
@@ -149,10 +150,10 @@ def _index_of(folder: str) -> str:
 
 
 def _shards_of(index: str) -> dict[str, tuple[int, Any, str]]:
-    """What an index says of its shards, by the file of each.
+    """Parse an index: the number of samples, columns and hash of each shard, by file.
 
     Raises:
-        DamagedData: It is no such index.
+        DamagedData: It is not an index of MDS shards.
     """
     file, folder = open_file(index), index.removesuffix(_INDEX)
     text, found = file.read(0, file.size), dict[str, tuple[int, Any, str]]()
@@ -176,7 +177,7 @@ def _shards_of(index: str) -> dict[str, tuple[int, Any, str]]:
 
 
 def _decoders(path: str, columns: Any, names: Any) -> tuple[Any, list[Any]]:
-    """The names of the columns that are wanted; and of all the name, size, and what decodes it."""
+    """Return the wanted names; and for each column, its name, size and decoder."""
     wanted = (names,) if isinstance(names, str) else names or [*columns]
     if unknown := {*wanted} - {*columns}:
         seen = f"{masked(path)} has no column {min(unknown)!r}"
@@ -201,7 +202,7 @@ def _parsed(fields: Any, file: Any, offset: int, data: bytes, *ends: Any) -> Ite
 
 
 def _decoder(encoding: str) -> Any:
-    """What decodes a column; what is not listed is left as it is."""
+    """Return the decoder of a column; unknown encodings stay bytes."""
     kind, dtype, shape = [*str.split(encoding, ":"), "", ""][:3]
     if kind == "ndarray":
         return partial(_decoded, dtype, [*map(int, shape.split(","))] if shape else None)
@@ -211,7 +212,7 @@ def _decoder(encoding: str) -> Any:
 
 
 def _decoded(dtype: str, shape: Any, data: bytes) -> Any:
-    """An array, or a scalar where the shape is (); data begin with the dtype if it is ""."""
+    """Decode an array, or a scalar if the shape is (); data begin with the dtype if it is ""."""
     if not dtype:
         dtype, data = f"{'uif'[data[0] & 3]}{data[0] >> 3}", data[1:]
     if shape is None:

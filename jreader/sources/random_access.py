@@ -1,7 +1,7 @@
-"""Samples of any object that finds them by index: data sets, databases, array files.
+"""Read samples from any object that finds them by index: data sets, databases, array files.
 
-`source` makes such an object a reader. jreader asks it only for the samples of the current batch,
-so a plan over it can be shuffled as a whole, sharded, and resumed at any sample.
+`source` turns such an object into a reader. jreader asks it only for the samples of the current
+batch, so you can shuffle, shard, and resume a plan over it at any sample.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SIDE_BY_SIDE = frozenset({tuple, dict})
 
 
 def _checked_data(_call: str, data: Any) -> Any:
-    """Checks that the data have indices and a length; returns them."""
+    """Check that the data have indices and a length; return them."""
     if isinstance(data, Node):
         raise TypeError(
             f"source(data) needs a data set, and {described(data)} is a reader already: use it as "
@@ -50,7 +50,7 @@ def _checked_data(_call: str, data: Any) -> Any:
     return data
 
 
-_ALL_EPOCHS = 1 << 48  # rows of a `MapDataset`, so few that those of many sources stay in 64 bits
+_ALL_EPOCHS = 1 << 48  # rows of a `MapDataset`; few enough to concatenate sources in 64 bits
 _FILTERED = (
     "source(data) got None for row {} of a {}, which a filter of Grain dropped: type "
     "Pipeline(data.to_iter_dataset()), or .filter(fn) of jreader in place of that filter."
@@ -61,13 +61,12 @@ _FILTERED = (
 class source(Table[Any]):
     """Read `data[0]`, `data[1]`, ... of any object that has indices.
 
-    The reader is indexed: it can be shuffled as a whole, sharded, and resumed at any sample, and
-    only the samples that a pass needs are read.
+    The reader is indexed: you can shuffle it as a whole, shard it, and resume at any sample, and it
+    reads only the samples that a pass needs.
 
-    Your functions cannot change the samples of a list or a tuple: arrays come as read-only views,
+    Your functions cannot change the samples of a list or a tuple: arrays come as read-only views;
     dicts, lists and tuples are copied (some 2 us for a dict of three fields), and so are other
-    objects, if they can be. Samples from `__getitem__` of any other class are passed on as they
-    are.
+    objects, where possible. Samples from `__getitem__` of any other class are passed on unchanged.
 
     >>> list(source(["a", "b", "c"])())
     ['a', 'b', 'c']
@@ -81,15 +80,14 @@ class source(Table[Any]):
     >>> next(iter(batch(source(Squares(), batched=True), 3)())).columns["square"]
     array([0, 1, 4])
 
-    Epoch e of a `MapDataset` of Grain is its own epoch e, with the shuffles and random maps that it
-    has there.
+    Epoch e of a Grain `MapDataset` is its own epoch e, with its shuffles and random maps.
 
     Args:
         data: Anything with `__getitem__` and `__len__` (or a `shape`): a list, an array, a data set
             of another library.
-        batched: Whether `data[rows]`, with an int64 array of indices, returns all those rows in
-            one call: an array, or a dict or tuple of arrays or lists with one item per row. Arrays
-            of h5py and zarr, and data sets of Hugging Face, do. If `data` refuses unsorted indices,
+        batched: Whether `data[rows]`, with an int64 array of indices, returns all those rows in one
+            call: an array, or a dict or tuple of arrays or lists with one item per row. Arrays of
+            h5py and zarr do this, and Hugging Face data sets. If `data` refuses unsorted indices,
             as h5py does, it gets sorted ones.
 
     Raises:
@@ -98,27 +96,27 @@ class source(Table[Any]):
 
     data: Any = argument(_checked_data)
     batched: bool = truth(default=False)
-    epoch: int | None = field(default=None, init=False)  # of Grain, which counts on behind the end
+    epoch: int | None = field(default=None, init=False)  # a Grain data set continues past its end
 
     def check_arguments(self) -> dict[str, Any]:
-        """Begins at the first epoch of what has epochs of its own."""
+        """Start at the first epoch if the data have epochs of their own."""
         return {"epoch": 0} if "MapDataset" in kinds_of_grain(self.data) else {}
 
     @cached_property
     def columns(self) -> Column:
-        """A single column, whose rows are fetched from `data`."""
+        """The column whose rows are fetched from `data`."""
         return _Items(self)
 
     def check_files(self) -> None:
-        """Checks the file of a mapped array; other objects check their own files."""
+        """Check the file of a mapped array; other objects check their own files."""
         check_map(self.data)
 
     def length(self) -> int | None:
-        """The number of samples of an epoch."""
+        """Return the number of samples in an epoch."""
         return super().length() if self.epoch is None else min(len(self.data), ENDLESS)
 
     def plane(self) -> Plane:
-        """The index plane; sample i of epoch e of Grain is row e * length + i."""
+        """Return the index plane; sample i of epoch e of a Grain data set is row e * length + i."""
         plane, many = super().plane(), self.length()
         if self.epoch is None or many is None:
             return plane
@@ -127,21 +125,21 @@ class source(Table[Any]):
 
     @property
     def lazy_length(self) -> bool:
-        """Always False: the length is known without reading any sample."""
+        """False: the length is known without reading samples."""
         return False
 
 
 class _Items(Column):
-    """The data as a column that gathers its rows when it is asked."""
+    """The data as a column that fetches rows on demand."""
 
     def __init__(self, node: source) -> None:
         self.node, self.data, self.batched = node, read_only(node.data), node.batched
         self.holds = holds_samples(node.data)
         self.found = self.data
         if hasattr(self.data, "iloc") and not hasattr(self.data, "columns"):
-            # a series of pandas, whose [] takes labels; its rows are found by their position
+            # a pandas Series: [] takes labels, so find rows by position
             self.found = self.data.to_numpy() if self.batched else self.data.iloc
-        self.rising = False  # whether `data` accepts only increasing indices
+        self.rising = False  # True once `data` has refused unsorted indices
         asks = getattr(type(node.data), "__getitem__", None)
         self.asks_users_class = isinstance(asks, FunctionType) and not (self.batched or self.holds)
 
@@ -150,7 +148,7 @@ class _Items(Column):
             return _ALL_EPOCHS
         try:
             return len(self.data) if hasattr(self.data, "__len__") else int(self.data.shape[0])
-        except StopIteration as stopped:  # it would end the caller's loop silently
+        except StopIteration as stopped:  # would silently end the caller's loop
             raise RuntimeError(
                 f"{self} raised StopIteration when it was asked for its length"
             ) from stopped
@@ -159,7 +157,7 @@ class _Items(Column):
         return described(self.data)
 
     def gather(self, rows: Array) -> Any:
-        """Returns the rows stacked if `data` is batched, and a list of samples otherwise."""
+        """Return the rows: stacked if `data` is batched, else as a list of samples."""
         if self.batched:
             return self._gather_rows(rows)
         each = self.each(rows)
@@ -168,7 +166,7 @@ class _Items(Column):
         return list(each)
 
     def each(self, rows: Array) -> Iterator[Any]:
-        """Yields the samples of the rows, one after another."""
+        """Yield the samples of the rows."""
         if not self.batched:
             for row in rows.tolist():  # not `map`: a StopIteration of the data would end it
                 try:
@@ -192,7 +190,7 @@ class _Items(Column):
             raise
         parts = given.values() if type(given) is dict else given
         arrays = type(given) in _SIDE_BY_SIDE and _ARRAYS.issuperset(map(type, parts))
-        if arrays and {part.shape[:1] for part in parts} == {rows.shape}:  # as most data give them
+        if arrays and {part.shape[:1] for part in parts} == {rows.shape}:  # the common case
             return given
         samples = _as_samples(given, self.data)
         if len(samples) != len(rows):
@@ -204,7 +202,7 @@ class _Items(Column):
         return samples.columns if isinstance(samples, Columns) else samples
 
     def _getitem_rows(self, rows: Array) -> Any:
-        """Returns `data[rows]`; from the first refusal of another order on, with rows sorted."""
+        """Return `data[rows]`; sort the rows once `data` has refused their order."""
         if not self.rising:
             try:
                 return self.found[rows]
@@ -213,14 +211,14 @@ class _Items(Column):
                     raise
                 try:
                     given = self._in_order(rows)
-                except Exception:  # it was not the order, then
+                except Exception:  # then the order was not the cause
                     raise error from None
                 self.rising = True
                 return given
         return self._in_order(rows)
 
     def _in_order(self, rows: Array) -> Any:
-        """Asks for each row once, in increasing order, and puts the answer in the order of rows."""
+        """Request each row once, in increasing order, and restore the order of `rows`."""
         once, which = np.unique(rows, return_inverse=True)
         given = self.found[once]
         if len(once) == len(rows) and (which[1:] > which[:-1]).all():
@@ -229,7 +227,7 @@ class _Items(Column):
 
 
 def _as_samples(given: Any, data: Any) -> Sequence[Any]:
-    """The answer of `data[rows]` as a sequence of samples; a list in it is a column, not a tree."""
+    """Convert the result of `data[rows]` to samples; a list in it is a column, not a tree."""
     if isinstance(given, list):
         return given
     if hasattr(given, "columns"):  # a data frame, a table
@@ -253,7 +251,7 @@ def _picked(column: Any, which: Array) -> Any:
 
 
 def check_getitem(call: str, data: Any) -> None:
-    """Raises TypeError if `data[index]` is no sample: a column of a table, or to be awaited."""
+    """Raise TypeError if `data[index]` is not a sample: a table's column, or a coroutine."""
     if hasattr(data, "columns") and (hasattr(data, "__arrow_c_stream__") or hasattr(data, "iloc")):
         raise TypeError(
             f"{call} needs rows by number, and a {type(data).__name__} has columns: type "
@@ -267,22 +265,22 @@ def check_getitem(call: str, data: Any) -> None:
 
 
 def holds_samples(data: Any) -> bool:
-    """Whether samples are objects that `data` holds, so that a change of one would be there again.
+    """Return whether `data` stores its samples as objects, so that changing one would persist.
 
-    What `__getitem__` of any other class returns is taken for new, as other libraries do.
+    Like other libraries, this assumes that `__getitem__` of any other class returns new objects.
     """
-    return isinstance(data, (list, tuple)) or hasattr(data, "detach")  # a tensor gives views
+    return isinstance(data, (list, tuple)) or hasattr(data, "detach")  # tensors return views
 
 
 _SEEN: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 
 def is_first_batch(data: Any, n: int) -> bool:
-    """Whether `data` has not been asked for a batch of several samples before.
+    """Return whether this is the first batch of several samples requested from `data`.
 
-    That batch is watched for a data set that writes all samples into one array. Data are known by
-    identity, since they may not be hashable. A list cannot overwrite its samples, so it is never
-    watched.
+    That batch is checked for a data set that writes all samples into one array. Data are identified
+    by id, since they may not be hashable. Lists are never checked: they cannot overwrite their
+    samples.
 
     >>> from jreader import Dataset
     >>> dataset = Dataset()
@@ -291,14 +289,14 @@ def is_first_batch(data: Any, n: int) -> bool:
     """
     if n < 2 or _SEEN.get(id(data)) is data:
         return False
-    with suppress(TypeError):  # a list, say, cannot be referred to weakly
+    with suppress(TypeError):  # lists have no weak references
         _SEEN[id(data)] = data
         return True
     return False
 
 
 def check_in_range(data: Any, indices: Sequence[Any], error: Exception) -> None:
-    """Raises MissingSample from `error` if one of the indices lies beyond `data`.
+    """Raise MissingSample from `error` if an index is out of the range of `data`.
 
     >>> check_in_range("abc", [-3, 2], KeyError()) is None
     True

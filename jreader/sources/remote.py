@@ -1,8 +1,8 @@
-"""Files that lie elsewhere (S3, GCS, HTTP), through fsspec: their state, ranges, and names.
+"""Remote files (S3, GCS, HTTP) through fsspec: their state, byte ranges, and names.
 
-What asks for them is in `retries.py`. fsspec hands over the bytes of an answer alone. What says
-which file and which bytes they are stands in its head: a web server may not know `If-Match`, may
-give another range, or the file may have been replaced since it was found.
+`retries.py` sends the requests. fsspec returns only the body of a response, but its headers say
+which file and which bytes it holds. A web server may not support `If-Match`, or may send a
+different range, and the file may have been replaced since it was found.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from jreader.sources.retries import (
     run_one,
 )
 
-_FRESH = 30.0  # seconds for which a file is not looked at again: a pass begins with a look at all
-_CHUNK = 32  # looks at files that are on their way at the same time
+_FRESH = 30.0  # seconds until a file is checked again: each pass begins by checking all
+_CHUNK = 32  # files to check at the same time
 
 _SPAN = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(::[^:/]+)*://")
@@ -41,15 +41,15 @@ _TIMES = ("mtime", "LastModified", "last_modified", "Last-Modified", "updated", 
 
 @dataclass(frozen=True)
 class RemoteState:
-    """What a remote file is now; `os.stat` says the same of files that are here.
+    """The state of a remote file, with attributes as in `os.stat_result`.
 
     Attributes:
-        st_size: How many bytes it has.
-        stamp: Identifies this state: a hash of its size, its ETag, and when it was
-            written, as far as the file system says so.
-        etag: Its ETag, or "".
-        date: When it was written, as a web server says it, or "".
-        known: Whether the stamp follows from more than the size.
+        st_size: The size in bytes.
+        stamp: Identifies this state: a hash of its size, ETag and modification time, as far as the
+            file system knows them.
+        etag: The ETag, or "".
+        date: The modification date that a web server sent, or "".
+        known: True if the stamp depends on more than the size.
     """
 
     st_size: int
@@ -66,10 +66,10 @@ class RemoteState:
     st_mtime_ns = st_ino
 
     def stamp_of(self, path: str) -> str:
-        """A stamp that identifies this state of the file of a path.
+        """Return a stamp that identifies this state of the file at a path.
 
-        The stamp, and what a web server without ETags is asked, which may name the file; where
-        nothing distinguishes states, a new text each time.
+        The stamp includes the URL if a web server sends no ETag and the query may select the file.
+        If nothing distinguishes states, it is a new text each time.
         """
         if not self.known:
             return secrets.token_hex(8)
@@ -80,7 +80,7 @@ class RemoteState:
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path is that of a file elsewhere: it begins with a protocol.
+    """Return whether a path is remote: it begins with a protocol.
 
     >>> is_remote("s3://bucket/part-0.jsonl"), is_remote("data/part-0.jsonl"), is_remote("C:/data")
     (True, False, False)
@@ -89,7 +89,7 @@ def is_remote(path: str) -> bool:
 
 
 def remote_among(paths: Sequence[str]) -> list[int]:
-    """The numbers of those paths that are of files elsewhere.
+    """Return the indices of the remote paths.
 
     >>> remote_among(["a.jsonl", "s3://bucket/a.jsonl"])
     [1]
@@ -98,11 +98,11 @@ def remote_among(paths: Sequence[str]) -> list[int]:
 
 
 def system_of(path: str) -> tuple[Any, str]:
-    """The file system of a path, and the name that the file has in it.
+    """Return the file system of a path, and the file's name in it.
 
     Raises:
-        ModuleNotFoundError: fsspec, or what it needs for this protocol, is not installed.
-        ValueError: There is no such protocol.
+        ModuleNotFoundError: fsspec, or a package that it needs for this protocol, is not installed.
+        ValueError: The protocol is unknown.
     """
     core = extra("fsspec", "far", f"{masked(path)!r} needs fsspec").core
     where = path if "::" in path else "/".join(path.split("/", 3)[:3])
@@ -125,12 +125,12 @@ def system_of(path: str) -> tuple[Any, str]:
 
 
 def remote_states(paths: Sequence[str]) -> list[RemoteState | None]:
-    """The states of remote files, now or a moment ago; None for missing files.
+    """Return the states of remote files, at most seconds old; None for missing files.
 
-    They are looked at many at a time.
+    Files are checked in parallel.
 
     Raises:
-        OSError: One cannot be reached.
+        OSError: A file cannot be reached.
     """
     now = time.monotonic()
     old = [path for path in dict.fromkeys(paths) if now - _SEEN.get(path, _NEVER)[0] > _FRESH]
@@ -141,14 +141,14 @@ def remote_states(paths: Sequence[str]) -> list[RemoteState | None]:
 
 
 def forget(path: str) -> None:
-    """Forgets the cached state of a file."""
+    """Drop the cached state of a file."""
     _SEEN.pop(path, None)
 
 
 def remote_matches(path: str, suffixes: tuple[str, ...]) -> list[str] | None:
-    """The files of a remote folder or pattern, unordered; None if the path is that of a file.
+    """Return the files of a remote folder or pattern, unordered; None if the path is a file.
 
-    A folder is a path that ends in a slash, or that the file system calls one.
+    A folder is a path that ends in a slash, or one that the file system calls a folder.
 
     Raises:
         OSError: It cannot be reached.
@@ -167,11 +167,11 @@ def remote_matches(path: str, suffixes: tuple[str, ...]) -> list[str] | None:
 
 
 def remote_entries(path: str, *, deep: bool = False) -> dict[str, bool]:
-    """Lists a remote folder: {name: is it a folder}; empty if the path is no folder.
+    """List a remote folder as {name: whether it is a folder}; {} if the path is not a folder.
 
     Args:
         path: The folder.
-        deep: Whether all files below are meant, also those in folders, instead.
+        deep: Whether to list all files below instead, at any depth.
 
     Raises:
         OSError: It cannot be reached.
@@ -190,8 +190,8 @@ def remote_entries(path: str, *, deep: bool = False) -> dict[str, bool]:
 
 
 def _remote_infos(path: str, system: Any, name: str) -> list[dict[str, Any]] | None:
-    """What a file system knows of what is in a folder, or fits a pattern; None of a file."""
-    web = path.startswith("http")  # where a question mark begins what a server is asked
+    """Return the entries of a folder, or the matches of a pattern; None for a file."""
+    web = path.startswith("http")  # in a URL, a question mark begins the query
     what = f"the list of files of {masked(path)}"
     system.invalidate_cache()
     if any(mark in path for mark in ("*" if web else "*?[")):
@@ -203,18 +203,18 @@ def _remote_infos(path: str, system: Any, name: str) -> list[dict[str, Any]] | N
 
 
 async def range_of(path: str, offset: int, size: int, state: RemoteState) -> bytes:
-    """Reads a range of a remote file, with retries.
+    """Read a range of a remote file, with retries.
 
     Args:
         path: The file.
         offset: The first byte.
-        size: How many bytes.
-        state: What the file was when it was found.
+        size: The number of bytes.
+        state: The state of the file when it was found.
 
     Raises:
-        FileReplaced: A web server has another file now.
-        TimeoutError: The last try was not over in time.
-        OSError: The range cannot be had, for another reason; the message says which.
+        OtherFile: The web server has a different file now.
+        TimeoutError: The last try timed out.
+        OSError: The range cannot be read for another reason, which the message says.
     """
     system, name = system_of(path)
 
@@ -234,13 +234,13 @@ async def range_of(path: str, offset: int, size: int, state: RemoteState) -> byt
 
 
 async def web_range(system: Any, url: str, offset: int, size: int, state: RemoteState) -> bytes:
-    """Those bytes of a file of a web server, which is asked once.
+    """Request a range of a file from a web server once.
 
     Raises:
-        FileReplaced: It has another size, ETag or date than when it was found.
-        TruncatedResponse: Other bytes came, or too few.
-        RangesUnsupported: The server does not give ranges.
-        FileNotFoundError: There is no such file (any more).
+        OtherFile: The size, ETag or date differs from when the file was found.
+        ShortAnswer: Too few bytes were sent, or others.
+        NoRanges: The server does not support ranges.
+        FileNotFoundError: The file does not exist (any more).
     """
     options = dict(system.kwargs)
     headers = {
@@ -248,7 +248,7 @@ async def web_range(system: Any, url: str, offset: int, size: int, state: Remote
         "Accept-Encoding": "identity",
         "Range": f"bytes={offset}-{offset + size - 1}",
     }
-    if state.etag.startswith('"'):  # a strong one
+    if state.etag.startswith('"'):  # a strong ETag
         headers["If-Match"] = state.etag
     session = await system.set_session()
     async with session.get(system.encode_url(url), headers=headers, **options) as answer:
@@ -265,11 +265,11 @@ async def web_range(system: Any, url: str, offset: int, size: int, state: Remote
 
 
 def exact_bytes(data: bytes, size: int) -> bytes:
-    """The bytes, if there are so many.
+    """Return the bytes if their number is right.
 
     Raises:
-        TruncatedResponse: There are fewer.
-        RangesUnsupported: There are more.
+        ShortAnswer: There are fewer.
+        NoRanges: There are more.
     """
     if len(data) < size:
         raise TruncatedResponse(f"{len(data):,} of {size:,} bytes came")
@@ -279,7 +279,7 @@ def exact_bytes(data: bytes, size: int) -> bytes:
 
 
 def _check_state(headers: Any, state: RemoteState) -> None:
-    """An ETag identifies a state; without one the date does, to the second."""
+    """Compare the states by ETag; without one, by date, which is exact to a second."""
     etag, date = headers.get("ETag", ""), headers.get("Last-Modified", "")
     if etag and state.etag:
         same = etag.removeprefix("W/") == state.etag.removeprefix("W/")
@@ -305,12 +305,12 @@ def _check_span(answer: Any, offset: int, size: int, state: RemoteState) -> None
 
 
 def is_web(path: str) -> bool:
-    """Whether a web server has the file, whose answers say which file they are of."""
+    """Return whether a web server has the file; its responses identify the file."""
     return path.startswith(("http://", "https://"))
 
 
 async def _info(path: str, system: Any, name: str) -> dict[str, Any]:
-    """What a file system knows of a file or a folder; nothing of what is not there."""
+    """Return the file system's info on a file or folder; {} if it does not exist."""
     try:
         return dict(await request(system, "info", f"the size of {masked(path)}", name))
     except FileNotFoundError:
@@ -322,7 +322,7 @@ def _is_dir(info: dict[str, Any]) -> bool:
 
 
 async def _look(path: str, system: Any, name: str) -> RemoteState | None:
-    """What a file is now; None if there is none."""
+    """Return the current state of a file; None if it does not exist."""
     system.invalidate_cache()
     info = await _info(path, system, name)
     if not info or _is_dir(info):
@@ -334,7 +334,7 @@ async def _look(path: str, system: Any, name: str) -> RemoteState | None:
             f"be read. Copy the file to this machine."
         )
     facts = [str(info[key]) for key in (*_STATES, *_TIMES) if info.get(key) is not None]
-    if not facts and info.get("created"):  # of memory://, say
+    if not facts and info.get("created"):  # such as memory://
         facts = [str(info["created"])]
     text = "\n".join([str(size), *facts])
     stamp = blake2b(text.encode(), digest_size=8).hexdigest()
@@ -343,7 +343,7 @@ async def _look(path: str, system: Any, name: str) -> RemoteState | None:
 
 
 _SYSTEMS = dict[tuple[int, str], Any]()
-"""The file systems, one for each process and server; fsspec has one for each thread."""
+"""The file systems, one per process and server; fsspec has one per thread."""
 
 _SEEN: dict[str, tuple[float, RemoteState | None]] = {}
 _NEVER = (float("-inf"), None)

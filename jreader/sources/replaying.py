@@ -1,8 +1,8 @@
-"""A log of data that are made while a model trains (replay, rollouts), sampled by step.
+"""A log of data generated during training (replay, rollouts), sampled by step.
 
-A log only grows, and each row and each priority has the step from which on it counts. So what a
-step samples is a function of the seed, the step, and what was declared before it: a run that was
-killed replays exactly, and its cursor is small, however long the log is.
+A log only grows, and each row and priority records the step from which it takes effect. So the
+sample of a step is a function of the seed, the step, and earlier entries: a killed run replays
+exactly, and its cursor is small, however long the log is.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from jreader.readers.trees import Columns, leaves, leaves_in_order, map_tree, re
 
 Array = np.ndarray[Any, Any]
 
-_AT_LEAST = 1 << 10  # rows that there is space for
-_BLOCK = 64  # priorities that have one sum
-_LEAST, _MOST = 1e-300, 1e300  # of a priority above 0: sums are finite, and shares are not lost
+_AT_LEAST = 1 << 10  # rows to allocate at first
+_BLOCK = 64  # priorities per partial sum
+_LEAST, _MOST = 1e-300, 1e300  # bounds of priorities: sums stay finite, no share rounds to 0
 
 
 class replay:
     """A replay buffer: a log of rows that grows during training, sampled uniformly or by priority.
 
-    Appended rows, and new priorities, count from the next step on, or from a later one. So a run
-    that resumes from `cursor` samples the same rows again.
+    Appended rows and new priorities take effect at the next step, or a later one that you give. So
+    a run that resumes from `cursor` samples the same rows again.
 
     >>> log = replay({"observation": np.zeros(2, np.float32), "reward": 0}, seed=0)
     >>> log.append({"observation": np.ones((3, 2)), "reward": np.array([10, 11, 12])})
@@ -42,22 +42,22 @@ class replay:
     >>> log.sample(1, 6)["reward"].tolist()
     [11, 11, 11, 11, 11, 11]
 
-    Cost: beside the rows, 8 bytes for each, and 24 for each priority that was set. In a folder,
-    they are files that are mapped.
+    Cost: beside the rows, 8 bytes per row, and 24 per priority set. In a folder, they are
+    memory-mapped files.
 
     Args:
-        example: One sample, as a tree: it gives the fields, shapes and dtypes.
+        example: One sample, as a tree: it defines the fields, shapes and dtypes.
         seed: An int >= 0, or a jax key.
-        newest: Sample only the newest rows, so many of them; None for all. All are stored.
+        newest: Sample only this many of the newest rows; None for all. All are stored.
         folder: The folder to store the rows in, so that a run can resume; None for in memory.
         at: The `cursor` of a run to resume in its folder. Rows appended after it are dropped.
 
     Attributes:
-        step: The last step that was sampled; -1 before.
+        step: The last step that was sampled; -1 before the first.
 
     Raises:
         FileExistsError: The folder holds files, and `at` is not given.
-        NotResumable: The cursor is of another log, or the folder has fewer rows.
+        NotResumable: The cursor belongs to another log, or the folder has fewer rows.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class replay:
         return f"replay({self._saved['log']}, seed={self._saved['seed']})"
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         return self._rows.held
 
     @property
@@ -106,18 +106,18 @@ class replay:
         return {**self._saved, **counts}
 
     def append(self, batch: Any, step: int | None = None) -> int:
-        """Append rows, which may be sampled from a step on.
+        """Append rows, which can be sampled from a step on.
 
         Args:
-            batch: A tree of arrays: that of `example`, with an axis of rows in front.
-            step: The step; None for the one after the last one that was sampled.
+            batch: A tree of arrays like `example`, with a leading axis of rows.
+            step: The step; None for the one after the last sampled step.
 
         Returns:
             The number of rows of the log.
 
         Raises:
-            ValueError: The step was sampled already; or the batch has other fields or shapes, or
-                columns of several lengths, or values that the dtypes of `example` do not hold.
+            ValueError: The step was sampled already; or the batch has other fields or shapes,
+                columns of different lengths, or values that the dtypes of `example` cannot hold.
         """
         parts = list(map(np.asarray, leaves_in_order(self._example, batch)))
         many = parts[0].shape[:1] or (1,)
@@ -139,12 +139,12 @@ class replay:
         The probability of a row is its share of the sum of all priorities; the default is 1.
 
         Args:
-            rows: Row numbers, as `rows(step, size)` returns them. Of duplicates, the last counts.
-            values: A number of at least 0 for each.
-            step: The step; None for the one after the last one that was sampled.
+            rows: Row numbers, as `rows(step, size)` returns them. The last of duplicates counts.
+            values: A number of at least 0 per row.
+            step: The step; None for the one after the last sampled step.
 
         Raises:
-            ValueError: The step was sampled already; there is no such row; or a value is missing,
+            ValueError: The step was sampled already; a row does not exist; or a value is missing,
                 or neither 0 nor from 1e-300 to 1e300.
         """
         where, given = np.asarray(rows), np.asarray(values)
@@ -196,10 +196,10 @@ class replay:
         return drawn
 
     def take(self, rows: Array) -> Any:
-        """Return the rows of these numbers, as a tree of arrays.
+        """Return the rows with these numbers, as a tree of arrays.
 
         Raises:
-            IndexError: There is no such row.
+            IndexError: A row does not exist.
         """
         rows = np.asarray(rows)
         if not _are_rows(rows, len(self)):
@@ -214,11 +214,11 @@ class replay:
         return self.take(self.rows(step, size))
 
     def samples(self, size: int) -> Node[Any]:
-        """Read the samples of one step after another, `size` of each.
+        """Read the samples of consecutive steps, `size` per step.
 
-        Type `Pipeline(log.samples(size)).batch(size).load(capacity=0)`: append the
-        rows that a step samples before its feed is made. From then on, give `append` and
-        `set_priorities` a `step`.
+        Type `Pipeline(log.samples(size)).batch(size).load(capacity=0)`: append the rows that a step
+        samples before its feed is made. From then on, pass a `step` to `append` and
+        `set_priorities`.
         """
         self._read = True
         return _Replayed(self, check_number("samples(size) of replay", size, 1))
@@ -241,7 +241,7 @@ def _is_cursor(at: Any, given: Mapping[str, Any], begin: Mapping[str, int]) -> b
 
 
 def _are_rows(rows: Array, below: int) -> bool:
-    """Whether these are numbers of rows, below one."""
+    """Return whether all are row numbers below `below`."""
     whole = rows.dtype.kind in "iu" or not rows.size
     return whole and bool(((rows >= 0) & (rows < below)).all())
 
@@ -254,7 +254,7 @@ def _are_priorities(values: Array) -> bool:
 
 
 def _holds(kind: Array, part: Array) -> bool:
-    """Whether the dtype of an example holds values; floats may be rounded."""
+    """Return whether an example's dtype can hold the values; floats may be rounded."""
     if part.dtype == kind.dtype:
         return True
     if kind.dtype.kind in "fc" or part.dtype.kind not in f"biuf{kind.dtype.kind}":
@@ -265,27 +265,27 @@ def _holds(kind: Array, part: Array) -> bool:
 
 @op
 class _Replayed(Node[Any]):
-    """The samples of a log, step after step; a position is their number."""
+    """Yield the samples of a log, step by step; a position is their number."""
 
     log: Any = argument(cursor="never")
     size: int
 
     def start(self, at: Position) -> Pass[Any]:
-        """Begins a pass, perhaps inside a step."""
+        """Start a pass, perhaps inside a step."""
         done = checked_position(at, 0)
         batches = self._steps(done // self.size)
         items, given = counted(islice(chain.from_iterable(batches), done % self.size, None), done)
         return Pass(items, given, lambda: None)
 
     def batches(self, size: int, at: Position) -> Pass[Sequence[Any]] | None:
-        """Whole steps, without samples."""
+        """Yield whole steps as batches, without separate samples."""
         first, inside = divmod(checked_position(at, 0), self.size)
         items, given = counted(self._steps(first), first)
         whole = size == self.size and not inside
         return Pass(items, lambda: given() * size, lambda: None) if whole else None
 
     def may_be_endless(self) -> bool:
-        """It has no end."""
+        """True: it has no end."""
         return True
 
     def _steps(self, first: int) -> Any:
@@ -293,12 +293,12 @@ class _Replayed(Node[Any]):
 
 
 class _Table:
-    """Arrays of rows with space for more; the first one has the steps from which they count.
+    """Growing arrays of rows; the first holds the step from which each row takes effect.
 
     Attributes:
-        arrays: The arrays, which are longer than what they hold.
-        held: How many rows they hold.
-        last: The step from which on the last one counts.
+        arrays: The arrays, which are longer than the rows that they hold.
+        held: The number of rows.
+        last: The step from which the last row takes effect.
     """
 
     def __init__(self, name: str, kinds: Sequence[Any], folder: Any, held: int) -> None:
@@ -308,7 +308,7 @@ class _Table:
         self.last = int(self.arrays[0][held - 1]) if held else 0
 
     def append(self, step: int, parts: Sequence[Array]) -> int:
-        """Adds rows that count from a step on, and returns how many there are."""
+        """Add rows that take effect at a step; return the number of rows."""
         end = self.held + len(parts[0])
         if end > len(self.arrays[0]):
             self._extend(end)
@@ -319,12 +319,12 @@ class _Table:
         return end
 
     def at_step(self, step: int) -> int:
-        """How many rows count at a step."""
+        """Return the number of rows in effect at a step."""
         known = step >= self.last
         return self.held if known else int(self.arrays[0][: self.held].searchsorted(step, "right"))
 
     def flush(self) -> int:
-        """Writes what is mapped to disk, and returns how many rows there are."""
+        """Write mapped arrays to disk; return the number of rows."""
         for array in self.arrays:
             if isinstance(array.base, np.memmap):
                 array.base.flush()
@@ -346,16 +346,16 @@ class _Table:
 
 
 class _Priorities:
-    """Priorities of rows, with a sum for every block of them.
+    """Priorities of rows, with a sum per block.
 
-    A sum is computed of its block alone, so that it does not depend on the order of changes.
+    A sum is recomputed from its block, so it does not depend on the order of changes.
     """
 
     def __init__(self) -> None:
         self._by_row, self._sums, self._applied = np.zeros(0), np.zeros(0), (0, 0, 0)
 
     def follow(self, first: int, held: int, changed: int, changes: _Table) -> None:
-        """Goes to the priorities of rows `first` to `held`, after so many changes."""
+        """Move to the priorities of rows `first` to `held`, after `changed` changes."""
         if held < self._applied[1] or changed < self._applied[2]:
             self._by_row, self._sums, self._applied = (
                 np.zeros(0),
@@ -375,7 +375,7 @@ class _Priorities:
         self._applied = first, held, changed
 
     def find(self, places: Array) -> Array:
-        """The rows at these places, from 0 to 1, of the sum of all priorities.
+        """Return the rows at these fractions of the sum of all priorities.
 
         Raises:
             ReaderError: All priorities are 0.
@@ -387,5 +387,5 @@ class _Priorities:
         block = ends.searchsorted(left, "right")
         left = np.maximum(left - (ends[block] - self._sums[block]), 0)
         ends = self._by_row.reshape(-1, _BLOCK)[block].cumsum(1)
-        left = np.minimum(left, np.nextafter(ends[:, -1], 0))  # these sums are rounded otherwise
+        left = np.minimum(left, np.nextafter(ends[:, -1], 0))  # these sums are rounded differently
         return np.asarray(block * _BLOCK + (ends <= left[:, None]).sum(1))

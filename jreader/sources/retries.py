@@ -1,9 +1,8 @@
 """Retry requests for remote files after transient errors, a bounded number of times.
 
-Whatever fails for a moment is tried again: a connection that was dropped, half of an answer, a
-server that is busy. All tries of one process run on fsspec's thread, as coroutines, so that many
-ranges are on their way at the same time, and each has a clock. What a try may cost is bounded, and
-the last failure is an error that names the file.
+Transient failures are retried: dropped connections, truncated responses, busy servers. All tries of
+a process run on fsspec's thread, as coroutines, so many ranges are in flight at once, each with a
+timeout. The number of tries is bounded, and the last failure raises an error that names the file.
 """
 
 from __future__ import annotations
@@ -28,22 +27,22 @@ T = TypeVar("T")
 
 _TRIES = 6  # the pauses between them add up to some 10 s
 _TIMEOUT = 60.0  # seconds for one try
-_PAUSE, _LONGEST = 0.3, 8.0  # seconds before the second try, which doubles, and the longest one
+_PAUSE, _LONGEST = 0.3, 8.0  # seconds before the second try, then doubled, and the maximum
 _TRANSIENT_STATUS = {408, 425, 429, 500, 502, 503, 504, 509, 520, 521, 522, 523, 524}
 _STATUS_NAMES = ("status", "status_code", "code")
 _NETWORKS = ("aiohttp", "botocore", "urllib3", "requests", "httpx", "httpcore", "http", "ssl")
 
 
 class FileReplaced(OSError):
-    """An answer is of another file than the one that was found."""
+    """A response belongs to a different file than the one that was found."""
 
 
 class TruncatedResponse(OSError):
-    """A server sent fewer bytes than were asked for, or others."""
+    """A server sent fewer bytes than requested, or different ones."""
 
 
 class RangesUnsupported(OSError):
-    """A server does not give ranges; to ask again does not help."""
+    """A server does not support ranges; a retry does not help."""
 
 
 _PERMANENT = (
@@ -53,14 +52,14 @@ _PERMANENT = (
 
 
 def run_one(call: Callable[[], Awaitable[T]]) -> T:
-    """Runs a coroutine on fsspec's thread and returns its result; Ctrl-C ends it."""
+    """Run a coroutine on fsspec's thread and return its result; Ctrl-C cancels it."""
     return run_all([call], 1)[0]
 
 
 def run_all(calls: Sequence[Callable[[], Awaitable[T]]], at_once: int) -> list[T]:
-    """Runs coroutines, `at_once` of them at the same time; returns their results.
+    """Run coroutines, `at_once` of them at the same time; return their results.
 
-    The first error ends the others.
+    The first error cancels the others.
     """
     futures = starter(at_once)(calls) if calls else []
     try:
@@ -75,9 +74,9 @@ def run_all(calls: Sequence[Callable[[], Awaitable[T]]], at_once: int) -> list[T
 def starter(
     at_once: int,
 ) -> Callable[[Sequence[Callable[[], Awaitable[T]]]], list[Future[T]]]:
-    """Returns a function that starts coroutines, `at_once` of them at the same time.
+    """Return a function that starts coroutines, `at_once` of them at the same time.
 
-    It returns a future for each; cancelling one ends its request.
+    It returns a future for each; cancelling one cancels its request.
     """
     asyncio, fsspec = _asyncio(), extra("fsspec.asyn", "far", "this needs fsspec")
     loop, gate = fsspec.get_loop(), asyncio.Semaphore(at_once)
@@ -91,10 +90,10 @@ def starter(
 
 
 async def retried(what: str, attempt: Callable[[], Awaitable[T]]) -> T:
-    """Calls an attempt, with retries after transient errors; returns its result.
+    """Await an attempt, with retries after transient errors; return its result.
 
     Raises:
-        TimeoutError: The last try was not over in time.
+        TimeoutError: The last try timed out.
         OSError: It failed for another reason; or PermissionError, FileNotFoundError.
     """
     asyncio, number = _asyncio(), 0
@@ -112,7 +111,7 @@ async def retried(what: str, attempt: Callable[[], Awaitable[T]]) -> T:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether a retry may succeed after this error.
+    """Return whether a retry may succeed after this error.
 
     >>> is_transient(ConnectionResetError()), is_transient(PermissionError())
     (True, False)
@@ -121,7 +120,7 @@ def is_transient(error: BaseException) -> bool:
     if status is not None:
         return status in _TRANSIENT_STATUS
     if isinstance(error, FileNotFoundError) and isinstance(error.__cause__, Exception):
-        return is_transient(error.__cause__)  # fsspec says so of any answer but the good one
+        return is_transient(error.__cause__)  # fsspec raises it for every bad status
     if isinstance(error, (*_PERMANENT, ImportError)) or "Credential" in type(error).__name__:
         return False
     room = type(error).__module__.partition(".")[0]
@@ -129,7 +128,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def _last_failure(what: str, tries: int, error: Exception) -> Exception:
-    """The error to raise after the last try."""
+    """Return the error to raise after the last try."""
     of = f"{tries} {'try' if tries == 1 else 'tries'}"
     if isinstance(error, TimeoutError):
         return TimeoutError(
@@ -146,30 +145,30 @@ def _last_failure(what: str, tries: int, error: Exception) -> Exception:
 
 
 def _status(error: BaseException) -> int | None:
-    """The HTTP status of a failed request; None for other errors."""
+    """Return the HTTP status of a failed request; None for other errors."""
     if isinstance(error, OSError) and type(error).__module__ == "builtins":
         return None
     answer = getattr(error, "response", None)
-    if isinstance(answer, dict):  # botocore's
+    if isinstance(answer, dict):  # of botocore
         status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
         return status if isinstance(status, int) else None
     names = [(each, name) for each in (error, answer) for name in _STATUS_NAMES]
-    found = (getattr(each, name, None) for each, name in names)  # not all: some warn when asked
+    found = (getattr(each, name, None) for each, name in names)  # lazily: some attributes warn
     return next((status for status in found if isinstance(status, int)), None)
 
 
 def _pause(number: int) -> float:
     longest = min(_PAUSE * 2.0 ** (number - 1), _LONGEST)
-    return longest * secrets.SystemRandom().uniform(0.5, 1.0)  # or many come back at once
+    return longest * secrets.SystemRandom().uniform(0.5, 1.0)  # jitter spreads clients out
 
 
 def _asyncio() -> Any:
-    """The package; importing it takes as long as all readers of files."""
+    """Import asyncio; its import takes as long as all readers of files."""
     return import_module("asyncio")
 
 
 async def request_once(system: Any, method: str, *args: Any, **options: Any) -> Any:
-    """Calls a method of a file system; a blocking one runs on a thread of its own."""
+    """Call a method of a file system; run a blocking one on its own thread."""
     coroutine = getattr(system, f"_{method}", None)
     if getattr(system, "async_impl", False) and inspect.iscoroutinefunction(coroutine):
         return await coroutine(*args, **options)
@@ -178,7 +177,7 @@ async def request_once(system: Any, method: str, *args: Any, **options: Any) -> 
 
 
 async def request(system: Any, method: str, what: str, *args: Any, **options: Any) -> Any:
-    """Calls a method of a file system, with retries; errors quote `what`."""
+    """Call a method of a file system, with retries; errors quote `what`."""
     return await retried(what, partial(request_once, system, method, *args, **options))
 
 
@@ -186,10 +185,10 @@ _LOOPS: WeakSet[Any] = WeakSet()
 
 
 def _forked() -> None:
-    """In a forked process: what closes connections there must not touch what the parent waits with.
+    """Detach a forked child from the parent's selectors, so that it can close connections.
 
-    A selector of Linux (epoll) is shared with the parent. So where the child lets go of a
-    connection, the parent would not hear any more of what comes on it.
+    On Linux, a child shares the parent's epoll selector. If the child closed a connection, the
+    parent would no longer be notified of it.
     """
     for loop in _LOOPS:
         if hasattr(loop, "_selector"):

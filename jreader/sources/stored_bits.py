@@ -1,9 +1,9 @@
-"""One bit a sample in a folder of columns: which samples are kept, and where the n-th of them is.
+"""Store one bit per sample in a folder of columns, and find the n-th sample whose bit is set.
 
-Column 0 is the bits, the first one lowest in its byte; those that make no byte yet are in the
-table. Once all are there, they fill blocks of 512, and column 1 says how many are set before each
-block, and in all. So the n-th kept sample is found by a search in column 1, and by counting in one
-block: 1.13 bits a sample lie on the disk, mapped, and nothing is in memory.
+Column 0 holds the bits, lowest bit of a byte first; the table holds the bits of an incomplete last
+byte. Once all bits are there, they are padded to blocks of 512, and column 1 holds how many are set
+before each block, and in total. So the n-th kept sample is found by a search in column 1 and a
+count within one block: this takes 1.13 bits per sample on disk, mapped, and no memory.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from jreader.sources.appending import Appending
 from jreader.sources.stored_columns import Stored, StoredColumn
 from jreader.sources.stored_rows import Kind
 
-_WORD = np.dtype("<u4")  # a trace of jax has no wider one
+_WORD = np.dtype("<u4")  # jax traces have no wider words
 _BITS = 32
 _BLOCK = 512  # bits
-_CHUNK = 1 << 14  # blocks that are counted in one go
-_BYTES_PER_BIT = 64  # bytes that a bit takes with its position, until it is written
+_CHUNK = 1 << 14  # blocks to count at a time
+_BYTES_PER_BIT = 64  # memory of an unwritten bit with its position
 
 
 class AppendedBits(Appending):
-    """Appends a bit for each sample to a folder."""
+    """Appends a bit per sample to a folder."""
 
     def add(self, sample: Any, at: Any) -> None:
-        """Takes the bit of one more sample, True or False, and the position after it."""
+        """Add the bit of a sample, True or False, and the position after it."""
         self._state.added.append((sample, at))
         self.bytes += _BYTES_PER_BIT
 
     def written(self, held: Stored) -> Stored:
-        """What is held, with the bits that were added, and how many are set if these are all."""
+        """Return the contents with the added bits; with the counts too, if these are all."""
         behind = [False] * (-held.rows % _BLOCK if held.whole else 0)
         bits = np.array([*_left(held), *(kept for kept, _ in self._state.added), *behind], bool)
         left = len(bits) % 8
@@ -46,7 +46,7 @@ class AppendedBits(Appending):
 
 
 def _left(held: Stored) -> list[bool]:
-    """The last bits, which make no byte."""
+    """Return the last bits, which do not fill a byte."""
     left: list[bool] = held.said["left"] if held.said else []
     return left
 
@@ -59,13 +59,13 @@ def _appended(held: Stored, number: int, values: Array) -> StoredColumn:
 
 
 def _words_of_blocks(bits: StoredColumn) -> Array:
-    """The words of each block."""
+    """Return the words of each block."""
     words: Array = bits.mapped().view(_WORD).reshape(-1, _BLOCK // _BITS)
     return words
 
 
 def _counts(bits: StoredColumn) -> Array:
-    """How many bits are set before each block, and in all."""
+    """Return the number of bits set before each block, and in total."""
     words = _words_of_blocks(bits)
     counts = np.zeros(len(words) + 1, np.int64)
     for low in range(0, len(words), _CHUNK):
@@ -75,7 +75,7 @@ def _counts(bits: StoredColumn) -> Array:
 
 
 def bits_of(held: Stored, begin: int, end: int) -> list[int]:
-    """These bits, as far as they are written."""
+    """Return these bits, as far as they are written."""
     end = min(end, held.rows)
     if begin >= end:
         return []
@@ -85,10 +85,10 @@ def bits_of(held: Stored, begin: int, end: int) -> list[int]:
 
 
 class Ranks:
-    """The samples whose bit is set, in their order, in a folder that has the bits of all.
+    """The samples whose bit is set, in order, in a folder with the bits of all samples.
 
     Args:
-        held: What the folder holds.
+        held: The contents of the folder.
     """
 
     def __init__(self, held: Stored) -> None:
@@ -97,7 +97,7 @@ class Ranks:
         self.total = int(self._counts[-1])
 
     def sample(self, places: Indices) -> Any:
-        """The numbers of the set bits at these places: of NumPy or jax, traced or not."""
+        """Return the sample numbers at these ranks; for NumPy and jax, traced or not."""
         namespace = places.__array_namespace__()
         counts, words = map(namespace.asarray, (self._counts, self._words))
         block = namespace.searchsorted(counts[:-1], places, side="right") - 1
@@ -112,13 +112,13 @@ class Ranks:
         return block * _BLOCK + (which[..., 0] * _BITS + inside).astype(block.dtype)
 
     def places(self, samples: Array) -> Array:
-        """The inverse of `sample`; -1 for numbers of bits that are not set."""
+        """Invert `sample`: return the rank of each sample, -1 if its bit is not set."""
         places = self.before(samples)
         known = np.minimum(places, self.total - 1)
         return np.where(self.sample(known) == samples, places, -1)
 
     def before(self, samples: Array) -> Array:
-        """How many bits are set before these samples."""
+        """Return the number of bits set before each sample."""
         block, bit = np.divmod(samples, _BLOCK)
         masks = np.clip(bit[:, None] - np.arange(0, _BLOCK, _BITS), 0, _BITS).astype(np.uint64)
         masks = (np.uint64(1) << masks) - np.uint64(1)
@@ -128,7 +128,7 @@ class Ranks:
 
 
 def _place_of(word: Any, rest: Any, namespace: Any) -> Any:
-    """The place in each word of its set bit that has `rest` set bits before it, by halves."""
+    """Find the set bit in each word that has `rest` set bits before it, by bisection."""
     place = namespace.zeros_like(rest)
     for half in (16, 8, 4, 2, 1):
         ones = namespace.bitwise_count(word & np.uint32((1 << half) - 1)).astype(np.int16)

@@ -1,15 +1,15 @@
-"""A folder of columns that grow: appended to in chunks, and true up to the last commit.
+"""A folder of growing columns: appended in chunks, and complete up to the last commit.
 
-Values lie in `.npy` files, ragged ones with offsets beside. A file is written behind what is known
-to be whole, so whatever a kill left there is overwritten; NumPy can read it once `finish` has
-written how many rows there are.
+Values are stored in `.npy` files, ragged ones with a file of offsets. Writing continues after the
+last complete row, so it overwrites whatever a kill left there; NumPy can read a file once `finish`
+has written its number of rows.
 
-`columns.json` says what there is: how many rows, of which columns, and what its writer asked to be
-kept beside (`Stored.said`). It is replaced as a whole once the rows that it counts are on the disk,
-so a writer may be killed at any moment: what lies beyond is overwritten by the next one.
+`columns.json` lists the contents: the number of rows, the columns, and the writer's metadata
+(`Stored.said`). It is replaced atomically once its rows are on disk, so a writer may be killed at
+any time: the next one overwrites the rest.
 
-The table has a checksum of each file. To compute it reads the file, so `check_values` does that
-only where the time of the last change is not the one in the table: after damage, or a copy.
+The table has a checksum of each file. Computing it reads the file, so `check_values` does that only
+if the modification time differs from the table: after damage, or a copy.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from jreader.sources.stored_rows import Kind, damaged_column, decoded_rows, valu
 from jreader.sources.transactions import new_file
 
 _OFFSET = np.dtype(np.int64)
-_CHUNK = 1 << 22  # bytes that are read in one go
+_CHUNK = 1 << 22  # bytes to read at a time
 TABLE = "columns.json"
 _FORMAT = 2
-_BACKDATED_NS = 10 * 10**9  # ns by which files are dated back
+_BACKDATED_NS = 10 * 10**9  # ns by which to backdate files
 
 
 def npy_head(dtype: np.dtype[Any], shape: tuple[int, ...], rows: int = 0) -> bytes:
-    """The header of a `.npy` file; NumPy leaves room in it for a number of rows that grows."""
+    """Return a `.npy` header; NumPy leaves room in it for the number of rows to grow."""
     out = io.BytesIO()
     described = np.lib.format.dtype_to_descr(np.dtype(dtype))
     np.lib.format.write_array_header_1_0(
@@ -59,15 +59,15 @@ def npy_head(dtype: np.dtype[Any], shape: tuple[int, ...], rows: int = 0) -> byt
 
 @dataclass(frozen=True)
 class GrowingArray:
-    """A `.npy` file, up to the last row that is known to be whole.
+    """A `.npy` file, up to the last row known to be complete.
 
     Attributes:
-        path: Where it is.
-        dtype: That of its values.
+        path: The file.
+        dtype: The dtype of its values.
         shape: The shape of a row.
-        first: The byte at which the rows begin.
-        rows: How many there are.
-        check: Their CRC-32.
+        first: The byte where the rows begin.
+        rows: The number of rows.
+        check: The CRC-32 of the rows.
     """
 
     path: Path
@@ -79,7 +79,7 @@ class GrowingArray:
 
     @classmethod
     def created(cls, path: Path, dtype: np.dtype[Any], shape: tuple[int, ...] = ()) -> Self:
-        """An empty one, in a new file: to shorten one that a process has mapped would kill that."""
+        """Create an empty array in a new file: truncating a mapped file would kill its readers."""
         head = npy_head(dtype, shape)
         path.unlink(missing_ok=True)
         path.write_bytes(head)
@@ -87,24 +87,24 @@ class GrowingArray:
 
     @cached_property
     def end(self) -> int:
-        """The byte at which the rows end."""
+        """The byte where the rows end."""
         return self.first + self.dtype.itemsize * int(np.prod((self.rows, *self.shape), dtype=int))
 
     def appended(self, values: Array) -> Self:
-        """The array with more rows, which are on the disk."""
+        """Append rows, and wait until they are on disk; return the longer array."""
         data = np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
         _write(self.path, data, self.end)
         check = zlib.crc32(data, self.check)
         return replace(self, rows=self.rows + len(values), check=check)
 
     def finish(self) -> None:
-        """Writes how many rows there are, for NumPy; not if the shape of the rows has changed."""
+        """Write the row count to the header for NumPy, unless the header's size would change."""
         head = npy_head(self.dtype, self.shape, self.rows)
         if len(head) == self.first:
             _write(self.path, memoryview(head), 0)
 
     def mapped(self) -> Array:
-        """The rows, mapped into memory."""
+        """Return the rows, mapped into memory."""
         shape = (self.rows, *self.shape)
         if not np.prod(shape):
             empty = np.empty(shape, self.dtype)
@@ -113,7 +113,7 @@ class GrowingArray:
         return np.asarray(np.memmap(self.path, self.dtype, "r", self.first, shape))
 
     def is_whole(self, bar: Bar) -> bool:
-        """Whether the rows in the file fit the checksum."""
+        """Return whether the rows in the file match the checksum."""
         check, left = 0, self.end - self.first
         with self.path.open("rb") as file:
             file.seek(self.first)
@@ -125,13 +125,14 @@ class GrowingArray:
 
 @dataclass(frozen=True)
 class StoredColumn:
-    """One column: rows of a kind, in one file or two.
+    """One column: rows of one kind, in one or two files.
 
     Attributes:
-        name: What the names of its files begin with.
-        kind: What its rows are.
-        values: The rows; if their lengths differ, their values end to end.
-        offsets: Then, where each row begins, and where the last one ends; else None.
+        name: The prefix of its file names.
+        kind: The kind of its rows.
+        values: The rows; if their lengths differ, their concatenated values.
+        offsets: If their lengths differ, where each row begins, and where the last one ends; else
+            None.
     """
 
     name: str
@@ -141,7 +142,7 @@ class StoredColumn:
 
     @classmethod
     def created(cls, folder: Path, name: str, kind: Kind) -> Self:
-        """An empty one, in new files."""
+        """Create an empty column in new files."""
         values, offsets = GrowingArray.created(folder / f"{name}.npy", kind.dtype, kind.shape), None
         if kind.how != "array":
             offsets = _new_offsets(folder, name, np.zeros(1, _OFFSET))
@@ -149,7 +150,7 @@ class StoredColumn:
 
     @classmethod
     def read(cls, folder: Path, rows: int, plain: Sequence[Any]) -> Self:
-        """The column of so many rows that `plain` was."""
+        """Open the column with `rows` rows that `plain` describes."""
         name, kind, many, first, (check, check_of_offsets) = plain
         kind, offsets = Kind(*kind), None
         values = GrowingArray(folder / f"{name}.npy", kind.dtype, kind.shape, first, many, check)
@@ -160,19 +161,19 @@ class StoredColumn:
 
     @property
     def plain(self) -> tuple[Any, ...]:
-        """What a table keeps of it."""
+        """The description of the column in the table."""
         checks = self.values.check, self.offsets.check if self.offsets else 0
         return self.name, astuple(self.kind), self.values.rows, self.values.first, checks
 
     @property
     def files(self) -> Iterator[GrowingArray]:
-        """The values, and the offsets if there are some."""
+        """Yield the values, and the offsets if there are any."""
         yield self.values
         if self.offsets:
             yield self.offsets
 
     def appended(self, rows: Sequence[Any]) -> Self:
-        """The column with more rows, which are on the disk; of what `encoded` gives."""
+        """Append rows that `encoded` returned, and wait until they are on disk."""
         values, lengths = values_of(rows, self.kind)
         offsets = self.offsets
         if offsets and lengths is not None:
@@ -181,7 +182,7 @@ class StoredColumn:
         return replace(self, values=self.values.appended(values), offsets=offsets)
 
     def ragged(self, kind: Kind) -> Self:
-        """The column of arrays as one of a ragged kind: only offsets are missing."""
+        """Convert a column of arrays to a ragged one, which only needs offsets."""
         each, rows = self.kind.shape[0], self.values.rows
         values = replace(self.values, shape=kind.shape, rows=each * rows)
         offsets = _new_offsets(
@@ -190,7 +191,7 @@ class StoredColumn:
         return replace(self, kind=kind, values=values, offsets=offsets)
 
     def mapped(self) -> Any:
-        """The rows, mapped into memory."""
+        """Return the rows, mapped into memory."""
         values = self.values.mapped()
         if self.offsets is None:
             return values
@@ -205,7 +206,7 @@ def _new_offsets(folder: Path, name: str, offsets: Array) -> GrowingArray:
 
 
 def _write(path: Path, data: memoryview, at: int) -> None:
-    """Writes bytes at a place of a file, and waits until they are on the disk."""
+    """Write bytes at a place of a file, and wait until they are on disk."""
     descriptor = os.open(path, os.O_WRONLY)
     try:
         while data:
@@ -218,17 +219,17 @@ def _write(path: Path, data: memoryview, at: int) -> None:
 
 @dataclass(frozen=True)
 class Stored:
-    """What a folder holds, at one commit.
+    """The contents of a folder, at one commit.
 
     Attributes:
         folder: The folder.
-        rows: How many rows.
-        whole: Whether these are all.
-        said: What its writer keeps beside: anything that JSON can write.
-        tree: The tree of a sample, with the numbers of the columns as leaves.
-        columns: The columns; none before the first row.
-        made: How many names were given to columns.
-        times: When each file was changed last, in nanoseconds.
+        rows: The number of rows.
+        whole: True if these are all rows.
+        said: The writer's metadata: anything that JSON can represent.
+        tree: The tree of a sample, with column numbers as leaves.
+        columns: The columns; () before the first row.
+        made: The number of column names used so far.
+        times: The modification time of each file, in nanoseconds.
     """
 
     folder: Path
@@ -251,15 +252,15 @@ class Stored:
         return rebuilt(self.tree, (column.mapped() for column in self.columns))
 
     def samples(self, begin: int, end: int) -> Iterator[Any]:
-        """These samples, one by one."""
+        """Yield these samples."""
         rows = np.arange(begin, end)
         return zipped(self.tree, [column_of(column).each(rows) for column in leaves(self.mapped)])
 
     def check_values(self) -> None:
-        """Compares files with their checksums, if they were changed after the last commit.
+        """Compare files with their checksums, if they were modified after the last commit.
 
         Raises:
-            DamagedData: A file has other values.
+            DamagedData: A file's values do not match.
         """
         try:
             changed = [file for file in self.files if _time(file) != self.times[file.path.name]]
@@ -271,13 +272,13 @@ class Stored:
         except FileNotFoundError as error:
             raise damaged_column(Path(error.filename), "is gone") from error
         if changed and self.whole:
-            with suppress(OSError):  # a read-only folder is checked each time
+            with suppress(OSError):  # a read-only folder is checked every time
                 self.saved()
 
     def saved(self) -> Self:
-        """Writes the table, whose files have reached the disk; returns it as it is read.
+        """Write the table, once its files are on disk; return it with their new times.
 
-        Files are dated back, so that every later change gives them another time, however soon it
+        Files are backdated, so that any later change gives them a different time, however soon it
         comes.
         """
         then = time.time_ns() - _BACKDATED_NS
@@ -294,7 +295,7 @@ class Stored:
         return replace(self, times=times)
 
     def sweep(self) -> None:
-        """Removes the files that a killed writer left, which the table does not know."""
+        """Remove files that a killed writer left, and that are not in the table."""
         known = {file.path for file in self.files}
         for path in self.folder.iterdir():
             left = path.name.startswith(f".{TABLE}.") or path.suffix == ".npy"
@@ -303,10 +304,10 @@ class Stored:
 
 
 def read_table(folder: str) -> Stored:
-    """What a folder holds; nothing if there is no table in it.
+    """Read the contents of a folder; empty if it has no table.
 
     Raises:
-        DamagedData: The table is not one, or of another release, or files are shorter than it says.
+        DamagedData: The table is invalid, or of another release, or files are too short.
     """
     path = Path(folder, TABLE)
     try:
@@ -323,7 +324,7 @@ def read_table(folder: str) -> Stored:
 
 
 def _read(path: Path) -> Stored:
-    """What the table says, if it is one of this release, as it was written."""
+    """Parse the table, if it is of this release and undamaged."""
     written, folder = json.loads(path.read_bytes()), path.parent
     if written["format"] > _FORMAT:
         raise DamagedData(
@@ -346,5 +347,5 @@ def _read(path: Path) -> Stored:
 
 
 def _time(file: GrowingArray) -> int:
-    """When a file was changed last."""
+    """Return the modification time of a file."""
     return file.path.stat().st_mtime_ns

@@ -1,8 +1,8 @@
-"""How the samples of any reader are kept as rows of columns: numbers, ragged ones, texts, objects.
+"""Store the samples of any reader as rows of columns: numbers, ragged arrays, text, objects.
 
-A column is the simplest kind that all its rows have in common: arrays of one shape; arrays that
-differ in their first axis (ragged); texts or bytes; else pickled objects. Which one it is shows as
-rows come, so a column may have to become one of a more general kind (`common`).
+A column has the simplest kind that fits all its rows: arrays of one shape; arrays that differ in
+their first axis (ragged); texts or bytes; else pickled objects. This shows only as rows arrive, so
+a column may have to be converted to a more general kind (`common`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from jreader.readers.trees import restores
 
 How: TypeAlias = Literal["array", "ragged", "text", "bytes", "object"]
 
-_MOST = 64  # columns of a sample; one that has more leaves is one object
+_MOST = 64  # columns per sample; a sample with more leaves is one object
 _BYTES = np.dtype(np.uint8)
 _CHECK = 4  # bytes before each object
 NUMBERS: dict[type, np.dtype[Any]] = {
@@ -34,20 +34,20 @@ NUMBERS: dict[type, np.dtype[Any]] = {
     float: np.dtype(np.float64),
     complex: np.dtype(np.complex128),
 }
-"""What numbers of Python are kept as."""
+"""The dtypes that store Python numbers."""
 INT64 = range(-(1 << 63), 1 << 63)
-"""The ints that are kept as numbers."""
+"""The ints stored as numbers."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What the rows of a column are.
+    """The kind of a column's rows.
 
     Attributes:
-        how: "array", of one shape; "ragged", of one but for the first axis; "text"; "bytes"; or
-            "object", pickled.
-        dtype: Of the values in the file.
-        shape: Of a row, if it is an array; otherwise of one of its values.
+        how: "array", of one shape; "ragged", of one shape but for the first axis; "text"; "bytes";
+            or "object", pickled.
+        dtype: The dtype of the values in the file.
+        shape: The shape of a row, if it is an array; otherwise of one of its values.
     """
 
     how: How
@@ -56,7 +56,7 @@ class Kind:
 
 
 def kind_of(leaf: Any) -> Kind:
-    """What a leaf is kept as; numbers of Python are arrays without axes, as NumPy's are.
+    """Return the kind that stores a leaf; Python numbers are 0-d arrays, as in NumPy.
 
     >>> kind_of(np.zeros((2, 3), np.uint8)), kind_of("a").how, kind_of(None).how
     (Kind(how='array', dtype=dtype('uint8'), shape=(2, 3)), 'text', 'object')
@@ -77,7 +77,7 @@ def kind_of(leaf: Any) -> Kind:
 
 
 def common(one: Kind, other: Kind) -> Kind:
-    """The kind of a column with rows of both kinds.
+    """Return the kind of a column with rows of both kinds.
 
     >>> common(kind_of(np.zeros((2, 3))), kind_of(np.zeros((5, 3))))
     Kind(how='ragged', dtype=dtype('float64'), shape=(3,))
@@ -91,25 +91,25 @@ def common(one: Kind, other: Kind) -> Kind:
 
 
 def _inner_shape(kind: Kind) -> tuple[int, ...] | None:
-    """The shape of a value of a row that may be of any length; None if it is no such row."""
+    """Return the shape of a value in a row of any length; None if rows have fixed lengths."""
     if kind.how == "ragged":
         return kind.shape
     return kind.shape[1:] if kind.how == "array" and kind.shape else None
 
 
 def _is_plain(dtype: np.dtype[Any]) -> bool:
-    """Whether the bytes of values are all that there is to keep."""
+    """Return whether the bytes of values represent them completely."""
     return not dtype.hasobject and dtype.kind != "T" and dtype.itemsize > 0
 
 
 def reloaded(sample: Any) -> Any:
-    """The sample as a column gives it again, whatever the kind of the column.
+    """Return the sample as any column that stores it will return it.
 
     >>> reloaded({"label": 3, "text": "a"})
     {'label': np.int64(3), 'text': 'a'}
 
     Raises:
-        TypeError: It holds itself.
+        TypeError: It contains itself.
     """
     try:
         return map_tree(_leaf_reloaded, sample) if restores(sample) else sample
@@ -122,7 +122,7 @@ def reloaded(sample: Any) -> Any:
 
 
 def _leaf_reloaded(leaf: Any) -> Any:
-    """A read-only copy of an array, and NumPy's number for one of Python."""
+    """Return a read-only copy of an array, or the NumPy scalar of a Python number."""
     if (dtype := NUMBERS.get(type(leaf))) is not None:
         return leaf if type(leaf) is int and leaf not in INT64 else dtype.type(leaf)
     if kind_of(leaf).how == "array" and isinstance(leaf, np.ndarray):
@@ -133,7 +133,7 @@ def _leaf_reloaded(leaf: Any) -> Any:
 
 
 def skeleton(sample: Any) -> Any:
-    """The tree of a sample with the numbers of its leaves; None if it is kept as one object.
+    """Return a sample's tree with its leaves numbered; None if it is stored as one object.
 
     >>> skeleton({"image": 5, "label": (1, 2)}), skeleton(7), skeleton([])
     ({'image': 0, 'label': (1, 2)}, 0, None)
@@ -144,13 +144,13 @@ def skeleton(sample: Any) -> Any:
     try:
         tree = rebuilt(sample, iter(range(many)))
         pickle.dumps(tree)
-    except Exception:  # a dataclass that checks what it is made of, or is local to a function
+    except Exception:  # a dataclass that validates its fields, or is local to a function
         return None
     return tree
 
 
 def pickled(leaf: Any) -> bytes:
-    """The bytes that a leaf is kept as.
+    """Pickle a leaf.
 
     Raises:
         TypeError: It cannot be pickled.
@@ -166,7 +166,7 @@ def pickled(leaf: Any) -> bytes:
 
 
 def encoded(leaf: Any, kind: Kind) -> Any:
-    """The leaf, or its bytes, if that is what is written of it."""
+    """Return the leaf, or the bytes to write for it."""
     if kind.how == "text":
         return leaf.encode("utf-8", "surrogatepass")
     if kind.how == "object":
@@ -176,17 +176,17 @@ def encoded(leaf: Any, kind: Kind) -> Any:
 
 
 def _checksum_of(held: bytes) -> bytes:
-    """The checksum that stands before a pickled object: changed bytes would crash the program."""
+    """Return the checksum to put before a pickled object: changed bytes could crash the program."""
     return zlib.crc32(held).to_bytes(_CHECK, "little")
 
 
 def size_of(written: Any) -> int:
-    """The bytes of what `encoded` gives."""
+    """Return the number of bytes in a result of `encoded`."""
     return written.nbytes if hasattr(written, "nbytes") else len(written)
 
 
 def values_of(rows: Sequence[Any], kind: Kind) -> tuple[Array, Array | None]:
-    """Rows of what `encoded` gives, as values end to end, and how many each has if they differ.
+    """Concatenate results of `encoded`; return the values, and the row lengths if they differ.
 
     >>> values_of([np.arange(2), np.arange(1)], kind_of(np.arange(2)))
     Traceback (most recent call last):
@@ -195,7 +195,7 @@ def values_of(rows: Sequence[Any], kind: Kind) -> tuple[Array, Array | None]:
     (array([97, 98, 99], dtype=uint8), array([2, 1]))
     """
     if kind.how == "array":
-        return np.stack(rows, dtype=kind.dtype), None  # NumPy alone takes the order of bytes here
+        return np.stack(rows, dtype=kind.dtype), None  # keeps the byte order
     lengths = np.array([len(row) for row in rows], np.int64)
     if kind.how == "ragged":
         return np.concatenate(rows, dtype=kind.dtype), lengths
@@ -203,7 +203,7 @@ def values_of(rows: Sequence[Any], kind: Kind) -> tuple[Array, Array | None]:
 
 
 def damaged_column(path: Path, how: str) -> DamagedData:
-    """The error for a file of a folder of columns that is not as it was written."""
+    """Return the error for a file in a folder of columns that was modified."""
     return DamagedData(
         f"{path} {how}: it was changed after it was written. Delete the folder "
         f"{str(path.parent)!r}, so that it is made again, or give another one."
@@ -211,7 +211,7 @@ def damaged_column(path: Path, how: str) -> DamagedData:
 
 
 def decoded_rows(kind: Kind, values: Array, offsets: Array, path: Path) -> Objects:
-    """Texts, bytes or objects as a column, which are decoded when they are asked for.
+    """Return a column of texts, bytes or objects, which are decoded on demand.
 
     >>> letters = np.frombuffer(b"abc", np.uint8)
     >>> words = decoded_rows(Kind("text"), letters, np.array([0, 1, 3]), Path("0.npy"))
@@ -219,13 +219,13 @@ def decoded_rows(kind: Kind, values: Array, offsets: Array, path: Path) -> Objec
     (text[2], ['bc', 'a'])
 
     Args:
-        kind: Which of them.
-        values: The bytes of all rows, end to end.
+        kind: The kind: text, bytes or object.
+        values: The concatenated bytes of all rows.
         offsets: Where each row begins, and where the last one ends.
-        path: The file of the values, which errors name.
+        path: The file of the values, for errors.
 
     Raises:
-        DamagedData: As rows are read: a pickled object does not fit its checksum.
+        DamagedData: When rows are read: a pickled object does not match its checksum.
     """
     encoded = Ragged(values, offsets)
     column = Objects(len(encoded), partial(_decoded, encoded, kind.how, path), name=kind.how)
@@ -234,7 +234,7 @@ def decoded_rows(kind: Kind, values: Array, offsets: Array, path: Path) -> Objec
 
 
 def _decoded(encoded: Ragged, how: How, path: Path, rows: Array) -> Iterator[Any]:
-    """Those rows of `decoded_rows`, one by one."""
+    """Decode those rows of `decoded_rows`, one by one."""
     for row in encoded.each(rows):
         held = row.tobytes()
         if how == "text":
@@ -247,4 +247,4 @@ def _object(held: bytes, path: Path) -> Any:
     check, held = held[:_CHECK], held[_CHECK:]
     if check != _checksum_of(held):
         raise damaged_column(path, "has a row that does not fit its checksum")
-    return pickle.loads(held)  # noqa: S301  # own files, as they were written
+    return pickle.loads(held)  # noqa: S301  # own files, verified

@@ -1,8 +1,8 @@
-"""`tar`: samples of tar archives in WebDataset's layout, found by number.
+"""`tar`: read samples of tar archives in WebDataset's layout, by number.
 
-Members that follow one another and share a key are one sample. Where samples begin is found by
-reading the headers once, and kept; to read a sample is to read the bytes of its members, headers
-included, at once.
+Consecutive members that share a key are one sample. Reading the headers once finds where samples
+begin, and this index is cached. Reading a sample reads the bytes of its members at once, headers
+included.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from jreader.sources.files.records import Parse, RecordFiles
 from jreader.sources.files.tar_members import BLOCK, DamagedMember, Member, members
 
 _EXPECTED = "a tar archive"
-_META = re.compile("__[^/]*__/")  # WebDataset's folders of what is no sample
-_WINDOW, _STEP = 1 << 17, 1 << 11  # bytes that are looked through at once: of small members, large
+_META = re.compile("__[^/]*__/")  # WebDataset's folders that hold no samples
+_WINDOW, _STEP = 1 << 17, 1 << 11  # bytes to scan at a time: among small members, among large ones
 
 
 @op
 class tar(RecordFiles[dict[str, Any]]):
     """Read the samples in tar archives, one archive after another, as WebDataset does.
 
-    Consecutive members with the same key make one sample. The key is the name up to
-    the first dot behind the last slash, with the folders: `train/0001.jpg` and `train/0001.cls`
-    make the sample `{"__key__": "train/0001", "jpg": b"...", "cls": b"..."}`. Extensions are in
-    lower case, and values are bytes, which you decode in a `map`. The reader is indexed: it can be
-    shuffled as a whole, sharded, and resumed at any sample.
+    Consecutive members with the same key make one sample. The key is the name up to the first dot
+    after the last slash, with the folders: `train/0001.jpg` and `train/0001.cls` make the sample
+    `{"__key__": "train/0001", "jpg": b"...", "cls": b"..."}`. Extensions are in lower case; values
+    are bytes, which you decode in a `map`. The reader is indexed: you can shuffle it as a whole,
+    shard it, and resume at any sample.
 
     >>> import io, tarfile
     >>> from tempfile import TemporaryDirectory
@@ -50,30 +50,30 @@ class tar(RecordFiles[dict[str, Any]]):
     ...     list(tar(f"{folder}/a.tar")())
     [{'__key__': '1', 'txt': b'one', 'cls': b'7'}, {'__key__': '2', 'txt': b'two'}]
 
-    ustar, pax and GNU archives are read, also several end to end. As in WebDataset, members
-    without a key or an extension are skipped: folders, links, files whose name begins with a dot or
-    has none (`README`), and those of a folder such as `__meta__/`.
+    It reads ustar, pax and GNU archives, also several concatenated in one file. As in WebDataset,
+    members without a key or an extension are skipped: folders, links, files whose name begins with
+    a dot or has none (`README`), and those of a folder such as `__meta__/`.
 
     The first pass reads the headers, of several archives on several threads. For archives of 16 MB
     or more, it caches where samples begin in `jreader/tar` of `$XDG_CACHE_HOME` or `~/.cache`,
-    until the files change. Unpack packed archives (`.tar.gz`) first: their samples cannot be found
-    by number.
+    until the files change. Unpack compressed archives (`.tar.gz`) first: their samples cannot be
+    found by number.
 
     Args:
         paths: An archive, a folder (its `.tar` files), a pattern such as `"data/train-*.tar"`, or a
             list of these. The files of a folder or pattern are sorted by name. Or one part of a
-            file, as `files(paths, parts=n)` gives it.
+            file, as `files(paths, parts=n)` yields it.
         store: Caches blocks of remote files on disk (`Store`).
         block: The size of the blocks that `shuffle(blocks=)` reads, such as "4MB"; None for none.
-        with_url: Whether each sample has its archive's path as `__url__`.
+        with_url: Whether to add the path of the archive to each sample, as `__url__`.
 
     Raises:
         TypeError: A path is neither a str nor a path.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
-        ValueError: `block` is not a size; or, when a pass begins, an archive has only names without
-            a dot, so no sample.
+        ValueError: `block` is not a size; or, when a pass begins, no name in an archive has a dot,
+            so it has no sample.
         DamagedData: Raised during a pass, after the samples before: an archive is truncated, empty,
-            packed or of another format, has changed, or has one name twice in a sample.
+            compressed or of another format, has changed, or has one name twice in a sample.
     """
 
     shown_call = "tar(paths)"
@@ -93,7 +93,7 @@ class tar(RecordFiles[dict[str, Any]]):
         self.keep(paths, store=store, with_url=True if with_url else None, block=block)
 
     def find(self, file: ByteFile) -> Array:
-        """The bytes at which samples begin, and the end; what is wrong is in the last one."""
+        """Return where samples begin, and the end; the last sample includes any damage."""
         if not file.size:
             return np.zeros(2, np.int64)
         found, end = _SampleBegins(), file.size
@@ -105,7 +105,7 @@ class tar(RecordFiles[dict[str, Any]]):
                     f"{file.path} has no sample: its members have no extension, such as "
                     f"{found.other!r}. Name them key.extension, as in '000001.jpg'."
                 )
-        except DamagedMember as error:  # the sample before it is whole if another one begins here
+        except DamagedMember as error:  # the one before it is complete
             name, header = error.member or ("", error.place)
             if found.key is None or found.key != (split_name(name)[0] or found.key):
                 found.begins.append(header)
@@ -113,12 +113,12 @@ class tar(RecordFiles[dict[str, Any]]):
         return np.array([*found.begins, end], np.int64)
 
     def parser(self) -> Parse[dict[str, Any]]:
-        """Cuts samples into their members."""
+        """Return the function that splits samples into their members."""
         return partial(_tar_samples, with_url=bool(self.with_url))
 
 
 def split_name(name: str) -> tuple[str | None, str]:
-    """The key and the extension of a member; None and "" for a file that is part of no sample.
+    """Return the key and extension of a member; None and "" for a file that is in no sample.
 
     >>> split_name("train/a.b/7.seg.PNG"), split_name("a/._7.png"), split_name("readme")
     (('train/a.b/7', 'seg.png'), (None, ''), (None, ''))
@@ -131,11 +131,11 @@ def split_name(name: str) -> tuple[str | None, str]:
 
 
 class _SampleBegins:
-    """Where samples begin among the members of an archive.
+    """Finds where samples begin among the members of an archive.
 
     Attributes:
-        begins: The bytes at which they do.
-        key: The key of the latest one; None behind an end of the archive.
+        begins: The bytes where samples begin.
+        key: The key of the latest sample; None after an end of the archive.
         other: The latest member that is in no sample.
     """
 
@@ -155,7 +155,7 @@ class _SampleBegins:
 
 
 class _Window:
-    """What was read of a file last: much where members are small, little where they are large."""
+    """Caches the latest bytes read: many where members are small, few where they are large."""
 
     def __init__(self, file: ByteFile) -> None:
         self.file, self.base, self.data, self.latest = file, 0, b"", 0
@@ -175,7 +175,7 @@ def _tar_samples(
     last = offset + len(data)
 
     def get(at: int, many: int) -> bytes:
-        if at + many > last:  # of a sample that is not whole
+        if at + many > last:  # of an incomplete sample
             return file.read(at, many)
         return data[at - offset : at - offset + many]
 

@@ -1,8 +1,8 @@
-"""Readers of the lines of text files, plain or gzip: `text`, and what `jsonl` does with gzip.
+"""Read the lines of text files, plain or gzip: `text`, and the gzip files of `jsonl`.
 
 The position of a pass is a byte offset, so a resumed pass seeks there and reads nothing before it
-(a gzip file has to be unpacked up to there). For the offset to be exact, files are split into lines
-as bytes, and each line is decoded by itself.
+(a gzip file has to be unpacked up to there). To keep the offset exact, files are split into lines
+as bytes, and each line is decoded separately.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from jreader.sources.remote import is_remote
 
 T = TypeVar("T")
 
-_CHUNK = 1 << 22  # bytes of a file elsewhere that are fetched at once
+_CHUNK = 1 << 22  # bytes of a remote file to fetch at a time
 
 
 class LineFiles(FileReader[T]):
-    """Read files line by line; a subclass makes the sample of a line.
+    """Read files line by line; a subclass turns a line into a sample.
 
     Attributes:
-        blank: Whether lines of white space are samples, and a file may have none.
-        block: How many bytes of a file elsewhere are fetched at once; None for 4 MB.
+        blank: Whether blank lines are samples; a file may then have no lines.
+        block: The bytes of a remote file to fetch at a time; None for 4 MB.
     """
 
     block: int | None
     blank: ClassVar[bool] = False
 
     def parsed(self, line: bytes) -> T:
-        """Returns the sample of a line."""
+        """Return the sample of a line."""
         raise NotImplementedError(f"{type(self).__name__} must define parsed(self, line)")
 
     def stream(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is (index of the file, byte offset in the unpacked file)."""
+        """Start a pass; its position is (index of the file, byte offset in the unpacked file)."""
         self.check_files()
         index, offset = checked_position(at, (0, 0))
         if index > len(self.paths):
@@ -64,12 +64,12 @@ class LineFiles(FileReader[T]):
                         offset, file = opened.tell(), None
                 index, offset = index + 1, 0
 
-        items = cast("Any", deal())  # a generator, and so it can be closed
+        items = cast("Any", deal())  # a generator, so it can be closed
         return Pass(items, lambda: (index, file.tell() if file else offset), items.close)
 
     @contextmanager
     def _opened(self, index: int) -> Iterator[tuple[Any, int]]:
-        """A file, unpacked, whose lines are split in C, and how many bytes it has as it lies."""
+        """Open a file, unpacked; yield it (it splits lines in C) and its size as stored."""
         path, block = self.paths[index], self.block or _CHUNK
         remote = FileObject(self.files[index]) if is_remote(path) else None
         with io.BufferedReader(remote, block) if remote else Path(path).open("rb") as file:
@@ -96,7 +96,7 @@ class LineFiles(FileReader[T]):
             raise changed(path, f"had {part.size:,} bytes, and ended at byte {file.tell():,}")
 
     def _part_of(self, path: str, size: int, expected: str) -> FilePart:
-        """The part of a file that is read; the end of a packed one is unknown."""
+        """Return the part of a file to read; the end of a compressed file is unknown."""
         packed = path.endswith(".gz")
         if not size and (packed or not self.blank):
             raise empty_file_error(path, "a gzip file" if packed else expected)
@@ -128,7 +128,7 @@ def _checked_encoding(_call: str, encoding: Any) -> str:
 class text(LineFiles[str]):
     r"""Read the lines of text files, one file after another.
 
-    Each sample is a line, as a str without the `\n` or `\r\n` at its end. A file may have no line.
+    Each sample is a line, as a str without the `\n` or `\r\n` at its end. A file may have no lines.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -140,16 +140,16 @@ class text(LineFiles[str]):
     Args:
         *paths: At least one file, or a folder (its `.txt` files), or a pattern such as
             `"data/*.txt"`, or a list of these. The files of a folder or pattern are sorted by name.
-            A file whose name ends in `.gz` is unpacked. Or one part of a file, as
-            `files(paths, parts=n)` gives it.
+            A file whose name ends in `.gz` is unpacked. Or one part of a file, as `files(paths,
+            parts=n)` yields it.
         encoding: The encoding of the files. Its lines have to end in the single byte `\n`, so
             UTF-16 and UTF-32 cannot be read.
         store: Caches blocks of remote files on disk (`Store`).
         block: Bytes of a remote file to fetch at once, such as "16MB"; None for 4 MB.
 
     Raises:
-        TypeError: A path is neither a str nor a path, `encoding` is no str, or the store is not a
-            `Store`.
+        TypeError: A path is neither a str nor a path, `encoding` is not a str, or the store is not
+            a `Store`.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
         ValueError: `encoding` is unknown, or its lines do not end in the byte `\n`; or `block` is
             not a size.
@@ -177,17 +177,17 @@ class text(LineFiles[str]):
         self.keep(paths, encoding=encoding, store=store, block=block)
 
     def start(self, at: Position) -> Pass[str]:
-        """Begins a pass; its position is (index of the file, byte offset in the unpacked file)."""
+        """Start a pass; its position is (index of the file, byte offset in the unpacked file)."""
         return self.stream(at)
 
     def parsed(self, line: bytes) -> str:
-        """Returns the line as a str, without its end."""
+        """Return the line as a str, without its line ending."""
         bare = line[:-2] if line.endswith(b"\r\n") else line.removesuffix(b"\n")
         return bare.decode(self.encoding)
 
 
 def empty_file_error(path: str, expected: str) -> DamagedData:
-    """The error of a file that is empty."""
+    """Return the error for an empty file."""
     said = "it is empty; leave it out of the paths if its writer had no lines for it"
     return damaged(path, expected, said)
 
@@ -197,16 +197,16 @@ def _unpacked(path: str, file: Any, packed: int) -> io.BufferedReader:
 
 
 class _BoundedLines(gzip.GzipFile):
-    """A gzip file that is unpacked a bit at a time, of which no line may be too long."""
+    """A gzip file unpacked in chunks, with a limit on the length of lines."""
 
     def __init__(self, path: str, file: Any, packed: int) -> None:
-        """Unpacks a file of so many bytes."""
+        """Unpack a file of `packed` bytes."""
         super().__init__(path, "rb", fileobj=file)
         self._path, self._packed = path, packed
         self._line, self._most = 0, most_unpacked(packed)
 
     def readinto(self, buffer: Any, /) -> int:
-        """The next bytes, after a look for an end of line."""
+        """Read the next bytes; raise if no line ends within the limit."""
         size = super().readinto(buffer)
         newline = bytes(buffer[:size]).rfind(b"\n")
         self._line = self._line + size if newline < 0 else size - newline - 1
@@ -216,7 +216,7 @@ class _BoundedLines(gzip.GzipFile):
 
 
 def _go_to_part(part: FilePart, file: io.BufferedReader) -> bool:
-    """Seeks to the first line that begins in a part, whether there is one."""
+    """Seek to the first line that begins in a part; return whether there is one."""
     if part.begin:
         file.seek(part.begin - 1)
         before = file.readline(part.end - part.begin + 1)
@@ -225,7 +225,7 @@ def _go_to_part(part: FilePart, file: io.BufferedReader) -> bool:
 
 
 def _lines_before(end: int, file: io.BufferedReader) -> Iterator[bytes]:
-    """The lines that begin before a byte; to ask the file where each does costs as much as one."""
+    """Yield the lines that begin before a byte; count bytes, as file.tell() is slow."""
     place = file.tell()
     if place < end:
         for line in file:
@@ -236,7 +236,7 @@ def _lines_before(end: int, file: io.BufferedReader) -> Iterator[bytes]:
 
 
 def _go_to(path: str, file: io.BufferedReader, offset: int) -> None:
-    """Seeks to an offset; raises NotResumable unless a line begins there."""
+    """Seek to an offset; raise NotResumable unless a line begins there."""
     file.seek(offset - 1)
     before = file.read(1)
     if not before or (before != b"\n" and file.peek(1)):

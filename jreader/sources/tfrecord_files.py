@@ -1,8 +1,8 @@
-"""`tfrecord`: records of TFRecord files, found by number, each checked by its CRCs.
+"""`tfrecord`: read TFRecord files by record number; verify the CRCs of each record.
 
 A record is its length (8 bytes), the masked CRC-32C of these 8 bytes (4), the data, and the masked
-CRC-32C of the data (4); numbers are little-endian. Nothing says how many records there are, so the
-lengths of all are read once, and where records begin is kept.
+CRC-32C of the data (4); numbers are little-endian. The number of records is not stored, so one scan
+over all lengths finds where records begin, and caches this index.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from jreader.sources.files.tf_examples import Feature, checked_features, example
 _EXPECTED = "a TFRecord file"
 _HEAD, _TAIL = struct.Struct("<QI"), struct.Struct("<I")
 _FRAMING = _HEAD.size + _TAIL.size  # bytes of a record without data
-_WINDOW, _STEP = 1 << 20, 1 << 12  # bytes that are looked through at once: of small records, large
+_WINDOW, _STEP = 1 << 20, 1 << 12  # bytes to scan at a time: among small records, among large ones
 
 
 @op
@@ -37,8 +37,8 @@ class tfrecord(RecordFiles[Any]):
     """Read the records of TFRecord files, one file after another.
 
     Each sample is the data of a record, as bytes; or, with `features`, a dict parsed from it as a
-    `tf.train.Example`, without TensorFlow. The CRCs of every record are checked. The reader is
-    indexed: it can be shuffled as a whole, sharded, and resumed at any record.
+    `tf.train.Example`, without TensorFlow. The CRCs of every record are verified. The reader is
+    indexed: you can shuffle it as a whole, shard it, and resume at any record.
 
     >>> from tempfile import TemporaryDirectory
     >>> import google_crc32c
@@ -54,19 +54,19 @@ class tfrecord(RecordFiles[Any]):
     ...     list(tfrecord(f"{folder}/a.tfrecord")())
     [b'one', b'two']
 
-    The first pass finds where records begin, on several threads for several files. For files of
-    16 MB or more, it caches this index in `jreader/tfrecord` of `$XDG_CACHE_HOME` or `~/.cache`,
-    until the files change. Unpack packed files (GZIP, ZLIB) first: their records cannot be found
-    by number.
+    The first pass finds where records begin, on several threads for several files. For files of 16
+    MB or more, it caches this index in `jreader/tfrecord` of `$XDG_CACHE_HOME` or `~/.cache`, until
+    the files change. Unpack compressed files (GZIP, ZLIB) first: their records cannot be found by
+    number.
 
     Args:
         paths: A file, a folder (its `.tfrecord` and `.tfrecords` files), a pattern such as
             `"data/train-*"`, or a list of these. The files of a folder or pattern are sorted by
-            name. Or one part of a file, as `files(paths, parts=n)` gives it.
+            name. Or one part of a file, as `files(paths, parts=n)` yields it.
         features: What to read from an Example, by name: `bytes` for one text or image, a dtype such
             as `np.int64` or `np.float32` for one number, `(np.float32, (28, 28))` for an array of
-            that shape, `[bytes]` or `[np.int64]` for any number of them (a list of bytes, an array;
-            an empty one where the feature is missing). None for the data of records.
+            that shape, `[bytes]` or `[np.int64]` for any number of them (a list of bytes, or an
+            array; empty where the feature is missing). None for the raw data of records.
         store: Caches blocks of remote files on disk (`Store`).
         block: The size of the blocks that `shuffle(blocks=)` reads, such as "4MB"; None for none.
 
@@ -75,9 +75,8 @@ class tfrecord(RecordFiles[Any]):
         TypeError: A path is neither a str nor a path, or `features` is not a dict of those.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
         DamagedData: Raised during a pass, after the records before: a record is truncated, does not
-            match its CRC, or is not an Example; a file is empty or packed, or has changed.
-        ValueError: `block` is not a size; or, during a pass, an Example lacks a feature that you
-            asked for.
+            match its CRC, or is not an Example; a file is empty or compressed, or has changed.
+        ValueError: `block` is not a size; or, during a pass, an Example lacks a requested feature.
     """
 
     shown_call = "tfrecord(paths, features)"
@@ -97,7 +96,7 @@ class tfrecord(RecordFiles[Any]):
         self.keep(paths, features=features, store=store, block=block)
 
     def find(self, file: ByteFile) -> Array:
-        """The bytes at which records begin, and the end; the head of what is no record is one."""
+        """Return where records begin, and the end; an invalid header counts as a last record."""
         crc32c, offsets, at = _crc32c(), [0], 0
         data, base, window = b"", 0, _WINDOW
         while file.size - at >= _FRAMING:
@@ -114,7 +113,7 @@ class tfrecord(RecordFiles[Any]):
         return np.array(offsets, np.int64)
 
     def parser(self) -> Parse[Any]:
-        """Checks records, and reads Examples."""
+        """Return the function that verifies records and parses Examples."""
         return partial(_checked_records, _crc32c(), self.features)
 
 
@@ -125,7 +124,7 @@ def _crc32c() -> Callable[[bytes], int]:
 
 
 def _masked(crc: int) -> int:
-    """A CRC as it is stored, so that data with CRCs in them have good CRCs too."""
+    """Mask a CRC as TFRecord stores it, so that data may contain CRCs."""
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 

@@ -1,18 +1,18 @@
-r"""`tokens`: files of token ids as they are written for training, as documents.
+r"""`tokens`: read files of token ids, as written for training, as documents.
 
-Four layouts are recognized by the first bytes of a file, and by the `.idx` beside it:
+Four layouts are recognized by the first bytes of a file, and by an `.idx` beside it:
 
 - `.npy`: one axis of integers.
-- llm.c: 256 int32 before the tokens, of which the first three are 20240520 (tokens are uint16) or
-  20240801 (uint32), the version (1 or 7), and the number of tokens.
+- llm.c: 256 int32 before the tokens; the first three are 20240520 (tokens are uint16) or 20240801
+  (uint32), the version (1 or 7), and the number of tokens.
 - Megatron (and fairseq): a `.bin` with nothing but tokens, and an `.idx` that begins with
   `MMIDIDX\0\0`, and says where each sequence begins; that of Megatron says too which sequences
   begin documents, and may end with a byte for each sequence, its mode.
 - Anything else is tokens from the first byte to the last, as nanoGPT writes them.
 
-Only the beginnings of files are read before a document is asked for (an `.idx` as a whole), so that
-1,000 files and 10^10 tokens begin in milliseconds. Several threads find where documents end (at a
-token); that is kept in the cache folder. The maps are in `lazy_maps.py`.
+Before the first document is read, only file headers are read (and `.idx` files whole), so 1,000
+files with 10^10 tokens open in milliseconds. Several threads find where documents end (at a token);
+this index is kept in the cache folder. `lazy_maps.py` has the maps.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ IDX_MAGIC = b"MMIDIDX\0\0"
 _IDX = "the .idx of a .bin file, as Megatron writes it"
 _IDX_HEAD = 26  # bytes: magic, version (8), dtype (1), number of sequences (8)
 IDX_DTYPES = {1: "uint8", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 8: "uint16"}
-_CHUNK = 1 << 24  # bytes that a thread looks through in one go
+_CHUNK = 1 << 24  # bytes that a thread scans at a time
 
 
 def _integer_dtype(call: str, dtype: Any) -> str:
@@ -66,17 +66,17 @@ def _integer_dtype(call: str, dtype: Any) -> str:
 
 
 def _with_suffix(given: Any) -> Any:
-    """The `.bin` file that its `.idx`, or a path without a suffix, stands for."""
+    """Return the `.bin` file for its `.idx`, or for a path without a suffix."""
     path = path_text(given)
     if path is None:
-        return given  # `keep` says what it is
+        return given  # `keep` raises the error
     if path.endswith(".idx"):
         return f"{path.removesuffix('.idx')}.bin"
     return f"{path}.bin" if are_files([path, f"{path}.bin"]) == [False, True] else given
 
 
 def _named_once(paths: list[Any]) -> list[Any]:
-    """The files that paths stand for, without an `.idx` whose `.bin` is one of the paths, too."""
+    """Return the files for the paths; drop an `.idx` whose `.bin` is listed too."""
     named = set(map(path_text, paths))
     return [file for path in paths if (file := _with_suffix(path)) == path or file not in named]
 
@@ -87,7 +87,7 @@ class tokens(FileReader[Array], FileTable[Array]):
 
     It reads flat files as nanoGPT writes them, those of llm.c (which have a header), the `.bin` and
     `.idx` of Megatron, and `.npy`. Each sample is a document, an array of its tokens (a read-only
-    view of the file). The `.idx`, or the token `eos`, says where documents begin and end; without
+    view of the file). The `.idx`, or the token `eos`, marks where documents begin and end; without
     both, each file is one document.
 
     >>> from tempfile import TemporaryDirectory
@@ -98,24 +98,24 @@ class tokens(FileReader[Array], FileTable[Array]):
     (3, [[5, 6, 0], [7, 0], [8]])
 
     For training, `windows` cuts them into samples of one size (over all documents as one stream, as
-    nanoGPT does), and `pack` puts whole documents together.
+    nanoGPT does), and `pack` combines whole documents.
 
     The first pass with an `eos` scans the files, on several threads. For files of 16 MB or more, it
     caches this index in `jreader/documents` of `$XDG_CACHE_HOME` or `~/.cache`, until the files
     change. At most some 300 MB of the files are resident at a time.
 
-    Of remote files (`s3://`, `https://`), jreader fetches only the ranges of the documents or
+    From remote files (`s3://`, `https://`), jreader fetches only the ranges of the documents or
     windows of a batch, and each `.idx` as a whole.
 
     Args:
         paths: A file, a folder (its `.bin` and `.npy` files), a pattern such as
             `"data/train_*.bin"`, or a list of these. The files of a folder or pattern are sorted by
-            name. Of Megatron's two files, either one is enough, or the path without a suffix. No
-            document continues in the next file.
-        dtype: The dtype of the tokens: an integer type, which only flat files do not say by
+            name. Of Megatron's two files, either one is enough, or the path without a suffix.
+            Documents do not continue from file to file.
+        dtype: The dtype of the tokens: an integer type. Only flat files do not declare it
             themselves.
-        eos: The token that ends a document, and is its last one (GPT-2 has 50256); in files of
-            llm.c, it is the first token of each document. Documents of an `.idx` need none.
+        eos: The token that ends a document, as its last token (50256 in GPT-2); in files of llm.c,
+            it is the first token of each document. Not needed for documents of an `.idx`.
         store: Caches blocks of remote files on disk (`Store`).
         block: The size of the blocks that `shuffle(blocks=)` reads of documents, or of their
             `windows`, such as "4MB"; None for none.
@@ -123,11 +123,10 @@ class tokens(FileReader[Array], FileTable[Array]):
     Raises:
         TypeError: A path is neither a str nor a path, or `eos` is not a whole number.
         ValueError: The dtype is not an integer type, `eos` is not one of its values, or `block` is
-            not a size; or, when the documents are first asked for, a file says that it has another
-            dtype.
+            not a size; or, when the documents are first read, a file declares another dtype.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
-        DamagedData: When a pass begins: a file is empty, truncated, of another format (also text,
-            a pickle, Arrow or safetensors, by its first bytes or its suffix), does not fit its
+        DamagedData: When a pass begins: a file is empty, truncated, of another format (including
+            text, pickle, Arrow and safetensors, by first bytes or suffix), does not match its
             `.idx`, or has changed since it was first read.
     """
 
@@ -161,7 +160,7 @@ class tokens(FileReader[Array], FileTable[Array]):
         set_fields(self, eos=eos)
 
     def opened(self) -> Any:
-        """The documents, a `Ragged`; only the beginnings of files are read, and each `.idx`."""
+        """Return the documents, a `Ragged`; reads only the file headers, and each `.idx`."""
         every, begins = self._documents
         lasts = begins[1:] - 1
         counts = every[lasts]
@@ -175,7 +174,7 @@ class tokens(FileReader[Array], FileTable[Array]):
 
     @property
     def _documents(self) -> SetIndex:
-        """The tokens at which the documents of each file begin, and how many tokens it has."""
+        """Where the documents of each file begin (in tokens), and its number of tokens."""
         if not any(self._indices) and (self.eos is not None or len(self.paths) >= MANY):
             asked = f"{np.dtype(self.dtype).str} {self.eos}"
             return self.found_in_files(FileIndex("documents", self._look, self._fits, asked))
@@ -184,7 +183,7 @@ class tokens(FileReader[Array], FileTable[Array]):
         return SetIndex.of_parts(list(open_all(lambda pair: self._look(*pair), pairs)))
 
     def _look(self, file: ByteFile, beside: str | None = None) -> Array:
-        """What `_documents` has of a file: by its `.idx`, or by `eos`."""
+        """Return the entry of a file for `_documents`: by its `.idx`, or by `eos`."""
         found = _tokens_of(file, np.dtype(self.dtype))
         if beside is None:
             return _documents_in(found, self.eos)
@@ -195,10 +194,10 @@ class tokens(FileReader[Array], FileTable[Array]):
         return bool(whole and index[-1] == _tokens_of(file, np.dtype(self.dtype)).count)
 
     def _values(self, counts: Array) -> ArrayColumn:
-        """The tokens of all files: mapped, or read by ranges if files are far away.
+        """Return the tokens of all files: mapped, or read by ranges if remote.
 
         Args:
-            counts: How many each file has, at its end.
+            counts: The number of tokens at the end of each file.
         """
         kind = np.dtype(self.dtype)
         sizes = self._first_seen.identities()[0][: len(counts)]
@@ -219,7 +218,7 @@ class tokens(FileReader[Array], FileTable[Array]):
 
     @cached_property
     def _indices(self) -> list[str | None]:
-        """For each file, its `.idx`, if it has one."""
+        """The `.idx` of each file, if it has one."""
         beside = [f"{path.removesuffix('.bin')}.idx" for path in self.paths]
         bins = [
             index for path, index in zip(self.paths, beside, strict=True) if path[-4:] == ".bin"
@@ -229,7 +228,7 @@ class tokens(FileReader[Array], FileTable[Array]):
 
 
 def _tokens_of(file: ByteFile, kind: np.dtype[Any]) -> Tokens:
-    """Where the tokens of a file lie.
+    """Locate the tokens of a file.
 
     Raises:
         DamagedData: The file is empty, truncated or of another format.
@@ -281,10 +280,10 @@ def _llmc(file: ByteFile, kind: np.dtype[Any], magic: int, version: int, count: 
 
 
 def _documents_of(file: Tokens, beside: ByteFile) -> Array:
-    """The tokens at which the documents of an `.idx` begin, and how many there are.
+    """Return where the documents of an `.idx` begin (in tokens), and the number of tokens.
 
     Raises:
-        DamagedData: It is no `.idx`, or not that of the file.
+        DamagedData: It is not an `.idx`, or not that of the file.
         ValueError: It has another dtype.
     """
     path, index = beside.path, beside.read(0, beside.size)
@@ -313,7 +312,7 @@ def _documents_of(file: Tokens, beside: ByteFile) -> Array:
 
 
 def _idx_layout(file: ByteFile, index: bytes, kind: np.dtype[Any]) -> tuple[int, int, int | None]:
-    """Where the numbers of an `.idx` begin, how many sequences it has, and marks of documents."""
+    """Return where the numbers of an `.idx` begin, and how many sequences and marks it has."""
     path, head, size = file.path, index[: _IDX_HEAD + 8], len(index)
     if not head.startswith(IDX_MAGIC) or len(head) < _IDX_HEAD:
         raise damaged(path, _IDX, f"it begins with the bytes [{head[:9].hex(' ')}]")
@@ -324,7 +323,7 @@ def _idx_layout(file: ByteFile, index: bytes, kind: np.dtype[Any]) -> tuple[int,
         raise damaged(path, _IDX, f"byte 17 has {code}, which is not an integer dtype")
     if IDX_DTYPES[code] != kind.name:
         raise _other_dtype(path, kind, IDX_DTYPES[code])
-    if size == _IDX_HEAD + 12 * many:  # fairseq's, where each sequence is a document
+    if size == _IDX_HEAD + 12 * many:  # of fairseq, where each sequence is a document
         return _IDX_HEAD, many, None
     marks = int.from_bytes(head[_IDX_HEAD:], "little")
     needed = _IDX_HEAD + 8 + 12 * many + 8 * marks
@@ -348,14 +347,14 @@ def _other_dtype(path: str, kind: np.dtype[Any], said: str) -> ValueError:
 
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens of a file, and where its documents end.
+    """The tokens of a file, and how its documents end.
 
     Attributes:
         file: The file.
-        first: The byte at which its tokens begin.
-        count: How many tokens it has.
+        first: The byte where its tokens begin.
+        count: The number of tokens.
         dtype: The dtype of the tokens.
-        leads: Whether `eos` begins each document, as in files of llm.c, instead of ending it.
+        leads: True if `eos` begins each document, as in files of llm.c, instead of ending it.
     """
 
     file: ByteFile
@@ -366,12 +365,12 @@ class Tokens:
 
 
 def _documents_in(file: Tokens, eos: int | None) -> Array:
-    """The tokens at which the documents of a file begin, and how many tokens it has.
+    """Return where the documents of a file begin (in tokens), and its number of tokens.
 
-    Without an `eos`, a file is one document.
+    Without `eos`, a file is one document.
 
     Raises:
-        DamagedData: The file became shorter while it was read.
+        DamagedData: The file shrank while it was read.
     """
     if eos is None:
         return np.array([0, file.count])
@@ -386,7 +385,7 @@ def _token_ranges(file: Tokens) -> list[range]:
 
 
 def _ends(file: Tokens, part: range, eos: int) -> Array:
-    """The tokens of a part at which documents end and others may begin."""
+    """Return the tokens of a part after which documents end."""
     each = file.dtype.itemsize
     data = file.file.read(file.first + part.start * each, len(part) * each)
     tokens = np.frombuffer(data, file.dtype)
@@ -397,5 +396,5 @@ def _ends(file: Tokens, part: range, eos: int) -> Array:
 
 
 def _ended(ends: Sequence[Array], file: Tokens) -> bool:
-    """Whether the last document ends with the file."""
+    """Return whether the last document ends with the file."""
     return next((each[-1] == file.count for each in reversed(ends) if len(each)), False)

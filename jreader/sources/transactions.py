@@ -1,9 +1,9 @@
-"""Files and folders that are there as a whole, or not at all, whenever their program is killed.
+"""Write files and folders atomically: complete or not at all, even if the program is killed.
 
-Whatever is written gets another name first, in the folder where it belongs, and is renamed once it
-is whole: `new_file` for indices, blocks, downloads and the tables of caches, `new_folder` for what
-`write` makes. A folder has one writer at a time: the one that holds the lock of a file in it, which
-a kill gives back. The next writer to a folder removes what a killed one left there.
+Everything is written under another name first, in the same folder, and renamed once complete:
+`new_file` for indices, blocks, downloads and the tables of caches, `new_folder` for what `write`
+makes. A folder has one writer at a time: the one that holds the lock on a file in it, which a kill
+releases. The next writer removes what a killed one left there.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pathlib import Path
 from jreader.errors import ReaderError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""The errors of a disk that is full, or of a file that must not get larger."""
+"""The errors of a full disk, or of a file that may not grow."""
 
 _LOCK = ".writer.lock"
 
 
 @contextmanager
 def new_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
-    """A path to write to, which becomes `path` at the end of the block; after an error, nothing.
+    """Yield a path to write to, which becomes `path` at the end of the block; removed on errors.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -39,8 +39,8 @@ def new_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
     (False, ['a'])
 
     Args:
-        path: The file; its folder is made if it is not there.
-        durable: Whether the file reaches the disk before it is renamed, and its name after that.
+        path: The file; its folder is created if missing.
+        durable: Whether to sync the file to disk before renaming it, and its name afterwards.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
@@ -53,13 +53,13 @@ def new_file(path: Path, *, durable: bool = False) -> Iterator[Path]:
         with suppress(OSError):
             aside.unlink(missing_ok=True)
     if durable:
-        with suppress(OSError):  # not every file system can
+        with suppress(OSError):  # some file systems cannot
             synced(path.parent)
 
 
 @contextmanager
 def new_folder(folder: Path, check: Callable[[], object]) -> Iterator[Path]:
-    """A hidden folder to write into, which replaces `folder` at the end of the block.
+    """Yield a hidden folder to write into, which replaces `folder` at the end of the block.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as parent:
@@ -71,7 +71,8 @@ def new_folder(folder: Path, check: Callable[[], object]) -> Iterator[Path]:
 
     Args:
         folder: The folder.
-        check: Raises if what is in it would be lost; called once no other process writes there.
+        check: Raises if contents of the folder would be lost; called once no other process writes
+            there.
 
     Raises:
         ReaderError: Another program, or thread, is writing to it.
@@ -97,7 +98,7 @@ def new_folder(folder: Path, check: Callable[[], object]) -> Iterator[Path]:
 
 @contextmanager
 def explaining_full_disk(folder: Path | str, kept: str, again: str) -> Iterator[None]:
-    """Says what a full disk means in this block: what is kept, and how to run again."""
+    """Say what a full disk means for this block: what is kept, and how to run again."""
     try:
         yield
     except OSError as error:
@@ -111,7 +112,7 @@ def explaining_full_disk(folder: Path | str, kept: str, again: str) -> Iterator[
 
 
 def synced(path: Path) -> None:
-    """Waits until a file, or the names in a folder, are on the disk."""
+    """Wait until a file, or the names in a folder, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -120,10 +121,10 @@ def synced(path: Path) -> None:
 
 
 def locked(path: Path) -> int | None:
-    """Takes the lock of a file, which is made; None if somebody else has it. Closing it unlocks.
+    """Lock a file, creating it; None if it is locked already. Closing it unlocks it.
 
     Raises:
-        NotImplementedError: On Windows, which has no locks that a kill gives back.
+        NotImplementedError: On Windows, which has no locks that a kill releases.
     """
     try:
         fcntl = import_module("fcntl")
@@ -144,12 +145,12 @@ def locked(path: Path) -> int | None:
 
 
 def entries(folder: Path) -> set[str]:
-    """The names in a folder, but for the lock of a writer that was killed when all was done."""
+    """Return the names in a folder, except the lock of a writer killed after its commit."""
     return {each.name for each in folder.iterdir()} - {_LOCK} if folder.is_dir() else set()
 
 
 def _sole_writer(folder: Path, hidden: Path) -> int:
-    """The lock of the hidden folder, which is made."""
+    """Create the hidden folder, and return its lock."""
     while True:
         try:
             lock = locked(hidden / _LOCK)
@@ -161,12 +162,12 @@ def _sole_writer(folder: Path, hidden: Path) -> int:
             if os.path.samestat(os.fstat(lock), (hidden / _LOCK).stat()):
                 return lock
             os.close(lock)
-        except FileNotFoundError:  # the last writer has just renamed or removed it
+        except FileNotFoundError:  # the previous writer just renamed or removed it
             continue
 
 
 def _commit(hidden: Path, folder: Path) -> None:
-    with suppress(OSError):  # not every file system can
+    with suppress(OSError):  # some file systems cannot
         synced(hidden)
     before = _hidden(folder, "replaced")
     if folder.is_dir() and any(folder.iterdir()):
@@ -184,7 +185,7 @@ def _commit(hidden: Path, folder: Path) -> None:
 
 
 def _restore_replaced(folder: Path) -> None:
-    """Ends what a killed program had begun: what it was about to replace is put back."""
+    """Undo what a killed program began: put back what it was about to replace."""
     before = _hidden(folder, "replaced")
     if before.exists() and not folder.exists():
         before.rename(folder)
@@ -194,7 +195,7 @@ def _restore_replaced(folder: Path) -> None:
 
 
 def removed(folder: Path) -> None:
-    """Removes a folder; renames it first: whoever wants that name again need not wait."""
+    """Remove a folder; rename it first, so that its name is free immediately."""
     left = folder.with_name(f"{folder.name}.{secrets.token_hex(8)}.removed")
     with suppress(OSError):
         folder.rename(left)

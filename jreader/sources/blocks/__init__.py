@@ -1,7 +1,7 @@
-"""Columns that are read in blocks: each is decoded as a whole, once while it is open.
+"""Columns read in blocks: each block is decoded as a whole, once while it is open.
 
-A format gives `BlockColumns` where its blocks begin, and what decodes one. They are few at a time,
-and threads decode those that come next (`open_blocks`).
+A format passes to `BlockColumns` where its blocks begin, and a function that decodes one. Few are
+open at a time, and threads decode the next ones (`open_blocks`).
 """
 
 from jreader.sources.blocks.block_columns import BlockColumns, keeping

@@ -1,8 +1,8 @@
-"""Columns that are read in blocks: row groups, record batches, members of a compressed file.
+"""Columns read in blocks: row groups, record batches, members of a compressed file.
 
-A block is decoded as a whole, on the first row that is wanted of it, and stays open while more of
-its rows come. A pass says ahead which rows come (`BlockColumns.reading`), so that threads decode
-blocks in the order of their first use before they are needed (`open_blocks`).
+A block is decoded as a whole when its first row is requested, and stays open while more of its rows
+are needed. A pass announces its rows (`BlockColumns.reading`), so that threads decode blocks in the
+order of their first use before they are needed (`open_blocks`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _KEPT = 64 << 20  # bytes of all rows, if they may stay in memory
 
 
 class BlockColumns(Column):
-    """A column whose rows are samples that are found in blocks, each decoded when it is wanted.
+    """A column whose rows are samples in blocks, each decoded on demand.
 
-    A format gives it to its `Table` as `columns`:
+    A format returns it as the `columns` of its `Table`:
 
     >>> decoded = []
     >>> def decode(block):
@@ -41,19 +41,19 @@ class BlockColumns(Column):
 'text': 'c'}], [1, 2])
 
     Args:
-        starts: The row at which each block begins, the first 0; blocks may be empty.
+        starts: The row where each block begins; the first is 0; blocks may be empty.
         rows: The number of rows of all blocks.
         decode: Takes the number of a block, and returns its rows as a tree of columns: arrays,
-            lists of objects (strings, say), `Ragged`. Threads call it at the same time, for
-            different blocks. What it raises is raised where the first row of the block is wanted.
-        name: What errors call the column: a path.
-        open_blocks: How many blocks may be open at a time; None for a few. `shuffle(blocks=)` has
+            lists of objects (such as strings), `Ragged`. Threads call it at the same time for
+            different blocks. Its errors are raised where the first row of the block is requested.
+        name: The name for errors: a path.
+        open_blocks: How many blocks may be open at a time; None for a few. `shuffle(blocks=)` sets
             its own number (`keeping`).
-        by_row: The same rows as a column that reads single ones for less than a block; None if
-            there is none.
-        like: A tree of columns without rows, of the kind of those of each block. If they are arrays
-            whose rows take at most 64 MB, what was decoded stays in memory. None for blocks that
-            are always closed.
+        by_row: A column of the same rows that reads a single row without its block; None if there
+            is none.
+        like: A tree of columns without rows, with the structure of every block's columns. If they
+            are arrays whose rows take at most 64 MB, decoded rows stay in memory. None to always
+            close blocks.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class BlockColumns(Column):
         like: Any = None,
     ) -> None:
         self.block_starts: Array = np.asarray(starts, np.int64)
-        """The row at which each block begins."""
+        """The row where each block begins."""
         self.by_row, self.stacks = by_row, by_row is None or by_row.stacks
         self.rows, self.name, self.open_blocks = int(rows), name, open_blocks
         self.sizes: Array = np.diff(self.block_starts, append=self.rows)
-        """The number of rows of each block."""
+        """The number of rows in each block."""
         even = self.sizes[:1].max(initial=0)
         self._even = int(even) if len(self.sizes) and (self.sizes[:-1] == even).all() else 0
         self._decode, self._like = decode, like
@@ -87,37 +87,37 @@ class BlockColumns(Column):
         return self.name or f"{self.rows} rows in {len(self.block_starts)} blocks"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Without the blocks that are open."""
+        """Pickle without open blocks."""
         more: Any = {"name": self.name, "open_blocks": self.open_blocks, "by_row": self.by_row}
         more["like"] = self._like
         return partial(BlockColumns, **more), (self.block_starts, self.rows, self._decode)
 
     def blocks_of(self, rows: Array) -> Array:
-        """The number of the block of each row."""
+        """Return the number of the block of each row."""
         if self._even and self.sizes[-1] <= self._even:
             return rows // self._even
         return self.block_starts.searchsorted(rows, "right") - 1
 
     def decoded(self, block: int) -> Decoded:
-        """Decodes a block.
+        """Decode a block.
 
         Raises:
-            DamagedData: It has another number of rows.
+            DamagedData: Its number of rows differs from the announced one.
         """
         try:
             given = self._decode(block)
-        except StopIteration as stopped:  # it would end the pass in silence
+        except StopIteration as stopped:  # would silently end the pass
             raise RuntimeError(
                 f"decoding block {block} of {self} raised StopIteration"
             ) from stopped
         return Decoded(given, int(self.sizes[block]), f"block {block} of {self}")
 
     def tree(self, block: int) -> Any:
-        """The columns of a block: in memory, or decoded anew."""
+        """Return the columns of a block, from memory or newly decoded."""
         return self._rows.block(block) if self._kept else self.decoded(block).tree
 
     def keeping(self, open_blocks: int) -> BlockColumns:
-        """The same column with so many blocks open at a time; the same one each time."""
+        """Return the column with so many blocks open at a time; cached by number."""
         if self._kept:
             return self
         open_blocks = min(open_blocks, len(self.block_starts))
@@ -128,7 +128,7 @@ class BlockColumns(Column):
 
     @staticmethod
     def concat(columns: Sequence[BlockColumns]) -> BlockColumns:
-        """The blocks of several columns as those of one.
+        """Concatenate the blocks of several columns.
 
         >>> halves = [BlockColumns([0], 2, lambda _, n=n: np.arange(2) + n) for n in (0, 10)]
         >>> both = BlockColumns.concat(halves)
@@ -159,7 +159,7 @@ class BlockColumns(Column):
         return KeptRows(self, self._like)
 
     def announce(self, blocks: Sequence[int], *, first: bool) -> None:
-        """Announces the next blocks to `decode`, if it has a method `announce`.
+        """Announce the next blocks to `decode`, if it has a method `announce`.
 
         Args:
             blocks: Their numbers, in the order of their first use.
@@ -170,32 +170,32 @@ class BlockColumns(Column):
             announce(blocks, first=first)
 
     def reading(self, *, in_batches: bool = True) -> Column:
-        """The same rows for one pass, which says what comes, and closes it at its end."""
+        """Return the same rows for one pass, which announces them and closes the column."""
         if self._kept:
             return self._rows
         return OpenBlocks(self, ahead=True, in_batches=in_batches)
 
     def held(self, low: int, _high: int) -> Any:
-        """The block that begins with a row."""
+        """Return the block that begins with a row."""
         return self.tree(int(self.blocks_of(np.array([low]))[0]))
 
     def where(self, rows: Array) -> list[Where] | None:
-        """Where those rows lie in files, if that is known of single ones."""
+        """Return where those rows are in files, if that is known for single rows."""
         return None if self.by_row is None else self.by_row.where(rows)
 
     def gather(self, rows: Array) -> Any:
-        """Those rows: a tree of arrays, or a list of samples where they cannot be stacked."""
+        """Return those rows: a tree of arrays, or a list of samples if they cannot be stacked."""
         return self._shared().gather(rows)
 
     def each(self, rows: Array) -> Iterator[Any]:
-        """Those rows one by one."""
+        """Yield those rows."""
         return self._shared().each(rows)
 
     def placed(self) -> tuple[Any, Callable[[Any, Indices], Any]]:
-        """What goes to a device: the arrays of all blocks, decoded and joined.
+        """Return the data for a device: the arrays of all blocks, decoded and concatenated.
 
         Raises:
-            ValueError: Blocks hold something else than arrays, or differ in dtype, shape or fields.
+            ValueError: Blocks hold anything but arrays, or differ in dtype, shape or fields.
         """
         if self.by_row is not None:
             return self.by_row.placed()
@@ -209,19 +209,19 @@ class BlockColumns(Column):
         return map_tree(lambda *parts: np.concatenate(parts), *trees), rows_on_device
 
     def _shared(self) -> Column:
-        """What reads rows outside of passes: blocks that stay open from call to call, or rows."""
+        """Return the column for rows outside of passes: blocks that stay open, or single rows."""
         if self.by_row is not None:
             return self.by_row
         if self._kept:
             return self._rows
         process = os.getpid()
-        if self._open is None or self._open[0] != process:  # a lock may be held where it forked
+        if self._open is None or self._open[0] != process:  # the forking process may hold a lock
             self._open = process, OpenBlocks(self, ahead=False, in_batches=False)
         return self._open[1]
 
 
 def _is_small(tree: Any, rows: int) -> bool:
-    """Whether so many rows of these columns are arrays of few bytes."""
+    """Return whether so many rows of these columns are arrays of few bytes."""
     columns = leaves(tree)
     if not all(isinstance(column, np.ndarray) and not column.dtype.hasobject for column in columns):
         return False
@@ -230,13 +230,13 @@ def _is_small(tree: Any, rows: int) -> bool:
 
 
 def keeping(columns: Any, blocks: int) -> Any:
-    """The columns, of which those that have blocks are read in these, with so many of them open."""
+    """Read columns that have blocks block by block, with so many open at a time."""
 
     def kept(column: Any) -> Any:
         if isinstance(column, BlockColumns):
             return column.keeping(blocks)
         starts = column.block_starts if isinstance(column, Column) else None
-        # of mapped files, the kernel reads and keeps pages
+        # for mapped files, the kernel caches pages
         if starts is None or (column.arrays and not column.late):
             return column
         bounds = np.append(starts, len(column))

@@ -1,7 +1,7 @@
-"""`Decoded`: a block as columns; `Arena`: open blocks in one array for each column.
+"""`Decoded`: a block as columns; `Arena`: open blocks in one array per column.
 
-A batch of a block shuffle has a few rows of each of 64 blocks: to take them block by block costs
-64 calls for each column. In an arena each open block has a slot, and a row has an address.
+A batch of a block shuffle has a few rows from each of 64 blocks: gathering them block by block
+costs 64 calls per column. In an arena, each open block has a slot, and each row has an address.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from jreader.readers.planes import BatchGatherer
 from jreader.readers.protected import read_only
 from jreader.readers.trees import leaves, map_tree, rebuilt, zipped
 
-_UNEVEN = 8  # times the mean number of rows: a slot for so large a block would be wasted on others
+_UNEVEN = 8  # times the mean number of rows: slots for such large blocks would waste memory
 
 
 class Decoded:
     """A block as a tree of columns.
 
     Args:
-        given: What a function gave as the columns of the block.
-        rows: How many rows each is to have.
-        name: What errors call the block.
+        given: The columns of the block, as the decoding function returned them.
+        rows: The number of rows that each should have.
+        name: The name of the block for errors.
 
     Attributes:
         tree: The columns.
-        rows: How many rows each has.
-        arrays: The columns if all are arrays; else an empty list.
+        rows: The number of rows in each.
+        arrays: The columns if all are arrays; else [].
 
     Raises:
-        DamagedData: It has another number of rows.
+        DamagedData: It has a different number of rows.
     """
 
     def __init__(self, given: Any, rows: int, name: str) -> None:
@@ -52,11 +52,11 @@ class Decoded:
         self._stacks = all(column.stacks for column in columns)
 
     def each(self, rows: Array) -> Iterator[Any]:
-        """Those rows one by one."""
+        """Yield those rows."""
         return zipped(self.tree, [column.each(rows) for column in self._columns])
 
     def gather(self, rows: Array) -> Any:
-        """Those rows: a tree of arrays, or a list of samples."""
+        """Return those rows: a tree of arrays, or a list of samples."""
         if self.arrays:
             return rebuilt(self.tree, (array.take(rows, 0, None, "clip") for array in self.arrays))
         if self._stacks:
@@ -65,7 +65,7 @@ class Decoded:
 
 
 class Arena:
-    """Slots for blocks of at most so many rows, all with the columns of the first one.
+    """Slots for blocks with a limited number of rows, all structured like the first one.
 
     >>> arena = Arena({"n": np.arange(3)}, slots=2, rows=4)
     >>> block = arena.put({"n": np.arange(3) * 10}, 1)
@@ -79,7 +79,7 @@ class Arena:
     """
 
     def __init__(self, like: Any, slots: int, rows: int) -> None:
-        """Memory is taken when it is written to."""
+        """Memory is allocated when it is written to."""
         self.rows, self.free = rows, list(range(slots))
         self._tree = map_tree(
             lambda array: np.empty((slots * rows, *array.shape[1:]), array.dtype), like
@@ -88,18 +88,18 @@ class Arena:
         self._size, self._gathering = 0, BatchGatherer(self._tree, 0)
 
     def fits(self, block: Any) -> bool:
-        """Whether there is a slot for the arrays of a block, which are of the kind of the first."""
+        """Return whether a slot is free, and the block has the same kind of arrays as the first."""
         return bool(self.free) and alike([self._tree, block])
 
     def put(self, block: Any, slot: int) -> Slot:
-        """Copies the arrays of a block into a slot."""
+        """Copy the arrays of a block into a slot."""
         low = slot * self.rows
         for array, column in zip(self._arrays, leaves(block), strict=True):
             array[low : low + len(column)] = column
         return Slot(self, slot)
 
     def gather(self, slots: Any, rows: Array) -> Any:
-        """Rows of the blocks in these slots, or in one of them: a tree of arrays."""
+        """Gather rows of the blocks in these slots, or in one slot, as a tree of arrays."""
         if len(rows) > self._size:
             self._size = len(rows)
             self._gathering = BatchGatherer(self._tree, self._size)
@@ -109,23 +109,23 @@ class Arena:
 
 
 class Slot(NamedTuple):
-    """The block in a slot of an arena, which a later one may write over: rows are copies."""
+    """A block in a slot of an arena; a later block may overwrite it, so rows are copies."""
 
     arena: Arena
     number: int
 
     def each(self, rows: Array) -> Iterator[Any]:
-        """Those rows one by one."""
+        """Yield those rows."""
         tree = self.gather(rows)
         return zipped(tree, list(map(read_only, leaves(tree))))
 
     def gather(self, rows: Array) -> Any:
-        """Those rows: a tree of arrays."""
+        """Return those rows: a tree of arrays."""
         return self.arena.gather(self.number, rows)
 
 
 def slot_rows(sizes: Array) -> int:
-    """The rows that a slot needs for blocks of these sizes; 0 where slots would waste memory."""
+    """Return the rows that a slot needs for blocks of these sizes; 0 if slots waste memory."""
     filled = sizes[sizes > 0]
     most = int(filled.max(initial=0))
     return most if len(filled) and most <= _UNEVEN * filled.mean() else 0

@@ -1,6 +1,6 @@
-"""`KeptRows`: rows of few bytes, which stay in memory: a block is decoded once for all passes.
+"""`KeptRows`: keep small rows in memory, so that a block is decoded once for all passes.
 
-To open and close blocks in every pass costs more than to gather their rows.
+Opening and closing blocks in every pass costs more than gathering their rows.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 class KeptRows(Column):
-    """The rows of a column in one array for each of its fields.
+    """The rows of a column, in one array per field.
 
-    A block is decoded when one of its rows is wanted. If several threads want it at the same time,
-    each writes the same rows, so there is no lock that a fork could find held.
+    A block is decoded when one of its rows is requested. If several threads request it at the same
+    time, each writes the same rows, so no lock is needed that a forked process could find held.
 
     Args:
         column: The column.
-        like: A tree of arrays that are of the kind of those of its blocks.
+        like: A tree of arrays with the structure of its blocks.
     """
 
     def __init__(self, column: BlockColumns, like: Any) -> None:
-        """Takes memory, which counts when it is written to."""
+        """Allocate memory, which becomes resident when it is written to."""
         self.column, many = column, len(column)
         self._tree = map_tree(lambda each: np.empty((many, *each.shape[1:]), each.dtype), like)
         self._arrays = leaves(self._tree)
@@ -49,7 +49,7 @@ class KeptRows(Column):
         return repr(self.column)
 
     def gatherer(self, size: int) -> tuple[Take, Staging | None]:
-        """Gathers into memory that is staged for so many rows."""
+        """Return a function that gathers up to `size` rows into staging memory."""
         gathering, fields = BatchGatherer(self._tree, size), len(self._arrays)
 
         def gather(rows: Array) -> Any:
@@ -61,32 +61,32 @@ class KeptRows(Column):
         return gather, None
 
     def gather(self, rows: Array) -> Any:
-        """Those rows: a tree of arrays."""
+        """Return those rows: a tree of arrays."""
         return self.gatherer(len(rows))[0](rows)
 
     def each(self, rows: Array) -> Iterator[Any]:
-        """Those rows one by one; a block is decoded when its first row is asked for."""
+        """Yield those rows; decode a block when its first row is requested."""
         firsts = self._first_of_missing(rows).tolist()
         for low, high in pairwise([*sorted({0, *firsts}), len(rows)]):
             self._decode(rows[low : low + 1])
             yield from self._rows.each(rows[low:high])
 
     def block(self, number: int) -> Any:
-        """The columns of a block: views."""
+        """Return the columns of a block, as views."""
         low = int(self.column.block_starts[number])
         high = low + int(self.column.sizes[number])
         self._decode(np.arange(low, high)[:1])
         return map_tree(lambda array: array[low:high], self._tree)
 
     def _first_of_missing(self, rows: Array) -> Array:
-        """The places at which rows of blocks come that were not decoded, the first of each."""
+        """Return the first place in `rows` of each block that is not decoded yet."""
         which = self.column.blocks_of(rows)
         missing = np.flatnonzero(self._missing[which])
         first: Array = missing[np.unique(which[missing], return_index=True)[1]]
         return np.sort(first)
 
     def _decode(self, rows: Array) -> None:
-        """Decodes the blocks of these rows that were not, in the order of their first use."""
+        """Decode the missing blocks of these rows, in the order of their first use."""
         column, which = self.column, self.column.blocks_of(rows)
         missing = which[self._missing[which]].tolist()
         for block in dict.fromkeys(missing):

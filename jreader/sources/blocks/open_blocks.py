@@ -1,9 +1,9 @@
 """The open blocks of one pass: decoded ahead on threads, in the order of first use, few at a time.
 
-A pass announces its rows (`prefetch`). So blocks are decoded in the order in which they are needed
-first, and a block whose rows come again is not closed before: in an order by blocks
-(`shuffle(blocks=)`), each is decoded once. Threads decode only into places that are free. Whoever
-needs a block that is not under way decodes it itself.
+A pass announces its rows (`prefetch`). So blocks are decoded in the order in which they are first
+needed, and a block is not closed while more of its rows are to come: in an order by blocks
+(`shuffle(blocks=)`), each is decoded once. Threads decode only into free places. A caller that
+needs a block that no thread is decoding decodes it itself.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from jreader.sources.blocks.decoded_blocks import Arena, Decoded, Slot, slot_row
 if TYPE_CHECKING:
     from jreader.sources.blocks.block_columns import BlockColumns
 
-_OPEN = 4  # blocks that are open at a time where no order says how many it needs
-_AHEAD = 4  # blocks that are decoded before they are needed
+_OPEN = 4  # open blocks, unless an order sets the number
+_AHEAD = 4  # blocks to decode ahead
 _THREADS = min(usable_cores(), _AHEAD)
-_BYTES, _FEW = 1 << 19, 4096  # of rows, and rows, that are made ahead where they come one by one
+_BYTES, _FEW = 1 << 19, 4096  # bytes of rows, and rows, to read ahead when requested one by one
 
 
 class _OpenBlock:
-    """A block that is open, or is being decoded.
+    """A block that is open, or being decoded.
 
     Attributes:
         rows: Gathers its rows; None until it is decoded.
-        decoded: Done when it is, or has failed.
-        slot: Its slot in the arena; -1 if it is in none.
-        used: When it was used last: what is used later has a greater number. One that was not used
-            yet has a greater one than all others.
+        decoded: A future, done once it is decoded or has failed.
+        slot: Its slot in the arena; -1 for none.
+        used: The time of its last use, as a counter. Unused blocks have larger numbers than all
+            others.
     """
 
     __slots__ = ("decoded", "rows", "slot", "used")
@@ -53,29 +53,29 @@ class _OpenBlock:
 
 
 class OpenBlocks(Column):
-    """Rows of a column, of which a bounded number of blocks is open.
+    """The rows of a column, with a bounded number of open blocks.
 
     Args:
         column: The column.
-        ahead: Whether threads decode blocks ahead; they begin when rows are expected.
-        in_batches: Whether batches of many blocks are gathered, which have the blocks in an arena.
+        ahead: Whether threads decode blocks ahead; they start when rows are announced.
+        in_batches: Whether batches span many blocks, so that blocks go into an arena.
 
     Attributes:
-        threads: Those that were started.
+        threads: The threads that were started.
     """
 
     def __init__(self, column: BlockColumns, *, ahead: bool, in_batches: bool) -> None:
-        """Begins with no block and no thread."""
+        """Start with no block and no thread."""
         self.column, self.stacks = column, column.stacks
         self.threads: list[threading.Thread] = []
         self._rows_ahead = self._made_ahead(column)
         self._most = max(column.open_blocks or _OPEN, 1) + (_AHEAD if ahead else 0)
         self._ahead = ahead
         self._blocks: dict[int, _OpenBlock] = {}
-        self._expected: dict[int, None] = {}  # blocks of which rows come, by first use
+        self._expected: dict[int, None] = {}  # announced blocks, by first use
         many = len(column.block_starts)
-        self._left = np.zeros(many + 1, np.int64)  # how many rows of each block come
-        self._unread = column.sizes.copy()  # how many rows of each block were not read yet
+        self._left = np.zeros(many + 1, np.int64)  # announced rows of each block
+        self._unread = column.sizes.copy()  # rows of each block not read yet
         self._arena: Arena | None = None
         self._slot_rows = slot_rows(column.sizes) if in_batches and column.open_blocks else 0
         self._slot_of = np.full(many, -1)
@@ -91,7 +91,7 @@ class OpenBlocks(Column):
         return described(self.column)
 
     def prefetch(self, rows: Array) -> None:
-        """Takes note that these rows come; threads begin to decode their blocks."""
+        """Announce rows; threads start to decode their blocks."""
         self._check_process()
         which = self.column.blocks_of(rows)
         if not len(which):
@@ -113,11 +113,11 @@ class OpenBlocks(Column):
                 self._start()
 
     def full(self) -> bool:
-        """Whether more blocks are expected than may be open."""
+        """Return whether more blocks are announced than may be open."""
         return len(self._expected) > self._most
 
     def gather(self, rows: Array) -> Any:
-        """Those rows: a tree of arrays, or a list of samples where they cannot be stacked."""
+        """Return those rows: a tree of arrays, or a list of samples if they cannot be stacked."""
         self._check_process()
         which = self.column.blocks_of(rows)
         if not len(rows):
@@ -135,7 +135,7 @@ class OpenBlocks(Column):
             self._used(block, len(rows))
             return given
         parts: list[tuple[Any, Any]] = []
-        # those that are open first: they may make room for the others, which come as expected
+        # open blocks first: closing them may make room for the others
         for block, here in sorted(by_part(which), key=self._turn):
             some = local[here]
             parts.append((here, self._rows_of(block).gather(some)))
@@ -146,14 +146,14 @@ class OpenBlocks(Column):
         return part[0] not in self._blocks, int(part[1][0])
 
     def each(self, rows: Array) -> Iterator[Any]:
-        """Those rows one by one; if few bytes are, some ahead. An error keeps its place."""
+        """Yield those rows; if they are small, read some ahead. Errors keep their place."""
         if not self._rows_ahead:
             return self._one_by_one(rows)
         some = (rows[low : low + self._rows_ahead] for low in range(0, len(rows), self._rows_ahead))
         return chain.from_iterable(map(self.rows_until_error, some))
 
     def _one_by_one(self, rows: Array) -> Iterator[Any]:
-        """Those of one block that follow one another are taken at once."""
+        """Yield those rows; consecutive ones of a block are gathered together."""
         which = self.column.blocks_of(rows)
         local = rows - self.column.block_starts[which]
         cuts = (np.flatnonzero(which[1:] != which[:-1]) + 1).tolist()
@@ -164,8 +164,8 @@ class OpenBlocks(Column):
             self._used(block, high - low)
 
     def close(self) -> None:
-        """Has the threads end; what is open is freed with the last reference to it."""
-        if self._fork_guard.forked:  # one that stayed behind may hold the lock for ever
+        """Stop the threads; open blocks are freed with their last reference."""
+        if self._fork_guard.forked:  # a thread left in the parent may hold the lock forever
             return
         with self._changed:
             self._closed = True
@@ -175,16 +175,16 @@ class OpenBlocks(Column):
 
     @staticmethod
     def _made_ahead(column: BlockColumns) -> int:
-        """Rows to read ahead, if these are few bytes; 0 if unknown."""
+        """Return how many rows to read ahead, if their size is known; else 0."""
         whole = column.by_row.block_bytes * len(column.block_starts) if column.by_row else 0
         return min(max(_BYTES * len(column) // whole, 1), _FEW) if whole else 0
 
     def _check_process(self) -> None:
-        if self._fork_guard.forked:  # or each gather would describe the column
+        if self._fork_guard.forked:  # otherwise each gather would describe the column
             self._fork_guard.check(f"this pass over {self!r}")
 
     def _rows_of(self, block: int) -> Decoded | Slot:
-        """The rows of a block; decodes it here unless it is under way."""
+        """Return the rows of a block; decode it here unless a thread is doing so."""
         held = self._blocks.get(block)
         if held is None or held.rows is None:
             with self._changed:
@@ -201,24 +201,24 @@ class OpenBlocks(Column):
         if held.rows is not None or error is None:
             return self._rows_of(block)
         with self._changed:
-            self._close(block)  # it may be tried again
+            self._close(block)  # allow a retry
         try:
             raise error
         finally:
-            del held, error  # or the traceback would hold this frame, and the frame the error
+            del held, error  # breaks the cycle of traceback and frame
 
     def _decode(self, block: int, held: _OpenBlock) -> None:
         try:
             held.rows = self._placed(block, held, self.column.decoded(block))
             held.decoded.set_result(None)
-        except BaseException as error:  # it is raised where the first row is wanted
+        except BaseException as error:  # raised where the first row is requested
             held.decoded.set_exception(error)
         finally:
             with self._changed:
                 self._changed.notify_all()
 
     def _placed(self, block: int, held: _OpenBlock, decoded: Decoded) -> Decoded | Slot:
-        """A block in the arena, if it is of its kind, and there is a slot."""
+        """Put a block into the arena if it has the right structure and a slot is free."""
         if not self._slot_rows or not decoded.arrays or not decoded.rows:
             return decoded
         with self._changed:
@@ -234,10 +234,10 @@ class OpenBlocks(Column):
         return placed
 
     def _used(self, blocks: Any, rows: Any) -> None:
-        """Takes note that so many rows were read; blocks that are not needed any more give way.
+        """Record that rows were read; close blocks that are no longer needed.
 
         Args:
-            blocks: The number of a block, or those of several.
+            blocks: The number of a block, or of several.
             rows: How many rows were read of each.
         """
         if not self._ahead:
@@ -249,7 +249,7 @@ class OpenBlocks(Column):
             self._release_blocks(np.atleast_1d(blocks)[np.atleast_1d(left) <= 0].tolist())
 
     def _release_blocks(self, blocks: list[int]) -> None:
-        """Takes note that no rows of these come; those that were read as a whole are closed."""
+        """Record that no more rows of these blocks are announced; close those read whole."""
         with self._changed:
             for block in blocks:
                 self._expected.pop(block, None)
@@ -267,11 +267,11 @@ class OpenBlocks(Column):
             self._arena.free.append(held.slot)
 
     def _make_room(self, *, asked: bool) -> bool:
-        """Whether there is room for one more block; closes one for it, if it may.
+        """Make room for one more block, closing another if allowed; return whether there is room.
 
         Args:
-            asked: Whether it is needed now. Then one that is expected is closed if need be: the one
-                that was used longest ago, whose rows come in a later epoch, say.
+            asked: Whether it is needed now. Then an announced block may be closed: the one with the
+                oldest use, whose rows may come in a later epoch.
         """
         while len(self._blocks) >= self._most:
             some = self._blocks.items()
@@ -282,13 +282,13 @@ class OpenBlocks(Column):
             elif asked and held:
                 block = min(held)[1]
                 self._close(block)
-                self._expected[block] = self._expected.pop(block)  # or it were decoded at once
+                self._expected[block] = self._expected.pop(block)  # else it would be decoded again
             else:
                 return asked
         return True
 
     def _next(self) -> int | None:
-        """The block to decode ahead: of those that are not open, the first that is needed."""
+        """Return the block to decode ahead: the first needed one that is not open."""
         for block in self._expected:
             if block not in self._blocks:
                 return block if self._make_room(asked=False) else None

@@ -1,9 +1,9 @@
-"""Files that are read by ranges of bytes, and what was once found in them.
+"""Read files by byte range, and cache indices of their contents.
 
-Formats that read ranges of bytes do so through `open_file`, so that what holds of one holds of all:
-few files are open at a time, threads share them, and a file that has changed is an error that names
-it. Formats that map the files of this machine (arrays, tokens, Arrow), and lines that are read as a
-stream, open these themselves; rows of arrays and tokens elsewhere are `FileRows`.
+All formats that read byte ranges use `open_file`, so the same holds for each: few files are open at
+a time, threads share them, and a changed file raises an error that names it. Formats that map local
+files (arrays, tokens, Arrow) or stream lines open the files themselves; rows of remote arrays and
+tokens are `FileRows`.
 """
 
 from jreader.sources.files.block_store import Store

@@ -1,8 +1,8 @@
 """`Store`: a local cache of blocks of remote files, up to a limit.
 
-A block is a file, whole or not there, whatever a kill or a broken disk leaves: it is written under
-another name and renamed, and its checksum is looked at before it is first used. No file is ever
-locked.
+A block is a file that is complete or missing, whatever a kill or a broken disk leaves: it is
+written under another name and renamed, and its checksum is verified before its first use. Files are
+never locked.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from jreader.sources.files.stored_files import StoredFile
 
 _MAGIC = b"jreader block 1\n"
-_HEAD = struct.Struct("<16sQI4x")  # magic, bytes of the block, their checksum
+_HEAD = struct.Struct("<16sQI4x")  # magic, size of the block in bytes, its checksum
 _NAME = re.compile(r"[0-9a-f]{24}-[0-9]+\.block")
 _HALF = re.compile(r"\.[0-9a-f]{24}-[0-9]+\.block\.[0-9a-f]{16}")
-_STALE = 300.0  # seconds after which one that is being written was left by a process that is gone
+_STALE = 300.0  # seconds after which an unfinished block is from a dead process
 _BLOCK = 1 << 22  # bytes
-_IN_MEMORY = 8  # blocks that were fetched last and are not kept: the next range may lie in one
-_SCAN_EVERY = 256  # blocks after which to look at what other processes have written
+_IN_MEMORY = 8  # latest fetched blocks that are not stored: the next range may be in one
+_SCAN_EVERY = 256  # blocks to write between scans for blocks of other processes
 _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 
 
@@ -51,24 +51,24 @@ class BlockFiles:
     (b'cde', None)
 
     Args:
-        folder: The folder; it is made when the first block is written.
+        folder: The folder; it is created with the first block.
     """
 
     overhead = _HEAD.size
 
     def __init__(self, folder: Path) -> None:
-        """Reads nothing."""
+        """Read nothing yet."""
         self.folder = folder
         self._checked: set[str] = set()
 
     def read(self, name: str, size: int, begin: int, end: int) -> bytes | None:
-        """These bytes of a block; None if it is not there, or not whole.
+        """Read these bytes of a block; None if it is missing or incomplete.
 
         Args:
             name: Its name.
-            size: How many bytes it has.
-            begin: The first of the bytes.
-            end: Where they end.
+            size: Its size in bytes.
+            begin: The first byte to read.
+            end: The byte to stop before.
         """
         try:
             opened = os.open(self.folder / name, os.O_RDONLY)
@@ -90,19 +90,19 @@ class BlockFiles:
         return data[begin:end]
 
     def write(self, name: str, data: bytes) -> None:
-        """Keeps a block.
+        """Store a block.
 
         Raises:
             OSError: It cannot be written.
         """
-        # another process may take the new file for one that was left, and delete it
+        # another process may delete the new file, taking it for a leftover
         gone = suppress(FileNotFoundError)
         with gone, new_file(self.folder / name) as half, half.open("xb") as out:
             out.write(_HEAD.pack(_MAGIC, len(data), crc32(data)))
             out.write(data)
 
     def delete(self, name: str) -> None:
-        """Deletes a block, unless the file of that name is none, or cannot be deleted."""
+        """Delete a block, unless the file is not a block, or cannot be deleted."""
         self._checked.discard(name)
         path = self.folder / name
         with suppress(OSError):
@@ -112,14 +112,14 @@ class BlockFiles:
                 path.unlink()
 
     def touch(self, name: str) -> None:
-        """Has the file say that the block was used now."""
+        """Record in the file's time that the block was used now."""
         with suppress(OSError):
             os.utime(self.folder / name)
 
     def list_blocks(self) -> Iterator[tuple[str, int, float]]:
-        """The blocks that are there: name, bytes on the disk, and when each was used last.
+        """Yield the blocks in the folder: name, bytes on disk, and the time of their last use.
 
-        Those that were never written to the end are deleted.
+        Deletes blocks that were never completed.
         """
         now = time.time()
         with suppress(OSError), os.scandir(self.folder) as entries:
@@ -157,13 +157,13 @@ class Store:
     the blocks that it has are still there in the next epoch.
 
     Processes may share a folder: each sees the blocks of others, and no kill leaves a wrong byte or
-    a lock. Each scans for the blocks of others only from time to time, so together they may exceed
-    the limit, each by 1 GB or a sixteenth of it. A block is checked against its checksum before its
-    first use. Other files in the folder stay. If the disk is full, or cannot be written, the store
-    warns once, and the run continues without caching more.
+    a lock. Each process scans for the blocks of others only from time to time, so together they may
+    exceed the limit, each by 1 GB or a sixteenth of it. A block is verified against its checksum
+    before its first use. Other files in the folder stay. If the disk is full or not writable, the
+    store warns once, and the run continues without caching more.
 
     Args:
-        folder: The folder; made with the first block.
+        folder: The folder; created with the first block.
         limit: The bytes to cache: a number, or a text such as "200GB", "1.5TB" or "64GiB".
         block: The bytes of a block. Random reads of smaller pieces fetch whole blocks, so choose a
             smaller one for them.
@@ -211,11 +211,11 @@ class Store:
         return f"Store({str(self.folder)!r}, limit={self.limit})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Where and how much; what was seen stays in this process."""
+        """Pickle the folder and the limits; statistics stay in this process."""
         return partial(Store, block=self.block), (str(self.folder), self.limit)
 
     def announce(self, file: StoredFile, ranges: Iterable[tuple[int, int]]) -> None:
-        """Announces the next reads of a file, as ranges (offset, size), after earlier ones."""
+        """Announce the next reads of a file, as ranges (offset, size), after earlier ones."""
         parts = [
             (file.name_of(number), low)
             for offset, size in ranges
@@ -226,14 +226,14 @@ class Store:
             self._uses.announce(parts)
 
     def forget(self, files: Iterable[StoredFile]) -> None:
-        """Forgets announced reads of these files: another pass begins."""
+        """Drop the announced reads of these files: another pass begins."""
         keys = {file.key for file in files}
         self._check_process()
         with self._lock:
             self._uses.forget(lambda name: name.partition("-")[0] in keys)
 
     def piece(self, file: StoredFile, number: int, begin: int, end: int) -> bytes | None:
-        """These bytes of a block, if it is kept; else None."""
+        """Return these bytes of a block if it is stored; else None."""
         self._check_process()
         name = file.name_of(number)
         data = self._files.read(name, file.size_of(number), begin, end)
@@ -244,24 +244,24 @@ class Store:
                 self._touched.add(name)
             if data is not None:
                 self.hits += 1
-                if name not in self._sizes:  # another process has written it
+                if name not in self._sizes:  # written by another process
                     self._add(name, file.size_of(number) + BlockFiles.overhead)
         if first:
             self._files.touch(name)
         return data
 
     def fetch(self, file: StoredFile, numbers: Sequence[int], permit: Permit) -> dict[int, bytes]:
-        """Blocks that are not kept, each fetched once, whoever asks; they are kept if they may.
+        """Fetch blocks that are not stored, each once for all threads; store them if permitted.
 
         Args:
             file: The file.
-            numbers: Those of the blocks.
-            permit: Takes, for each block that is fetched, the function that keeps it; calls it if
-                blocks may be kept.
+            numbers: The numbers of the blocks.
+            permit: Takes the function that stores a fetched block; calls it if storing is
+                permitted.
 
         Raises:
             DamagedData: The file has changed.
-            OSError: They cannot be had.
+            OSError: They cannot be fetched.
         """
         self._check_process()
         futures = {number: Future[bytes]() for number in numbers}
@@ -270,7 +270,7 @@ class Store:
             for number, data in self._obtained(file, mine, permit):
                 given[number] = data
                 futures[number].set_result(data)
-        except BaseException as error:  # for other threads that wait for the same blocks, too
+        except BaseException as error:  # also for other threads that wait for the same blocks
             for number in mine:
                 if not futures[number].done():
                     futures[number].set_exception(error)
@@ -283,7 +283,7 @@ class Store:
         return given | others
 
     def _claimed(self, file: StoredFile, futures: dict[int, Future[bytes]]) -> list[int]:
-        """Claims the blocks that are neither in memory nor on their way, and returns their numbers.
+        """Claim the blocks that are neither in memory nor in flight; return their numbers.
 
         Puts the futures of other threads into `futures`.
         """
@@ -304,13 +304,13 @@ class Store:
     def _obtained(
         self, file: StoredFile, numbers: Sequence[int], permit: Permit
     ) -> Iterator[tuple[int, bytes]]:
-        """Blocks that others have kept since they were looked for, and the rest, fetched."""
+        """Yield blocks that others have stored meanwhile, then fetch the rest."""
         with self._lock:
             there = [number for number in numbers if file.name_of(number) in self._sizes]
         pieces = {number: self.piece(file, number, 0, file.size_of(number)) for number in there}
         kept = {number: data for number, data in pieces.items() if data is not None}
         yield from kept.items()
-        # blocks are written while the next ones are on their way
+        # write blocks while the next ones are in flight
         for number, data in file.fetched([each for each in numbers if each not in kept]):
             with self._lock:
                 self.misses += 1
@@ -319,7 +319,7 @@ class Store:
             yield number, data
 
     def _keep(self, name: str, data: bytes) -> None:
-        """Stores a block, if there is space or another one can be evicted."""
+        """Store a block, if there is space or another one can be evicted."""
         size = len(data) + BlockFiles.overhead
         with self._lock:
             if self._write_failed or not self._make_room(name, size):
@@ -331,7 +331,7 @@ class Store:
         try:
             self._files.write(name, data)
             with self._lock:
-                gone = name not in self._sizes  # it gave way to another thread's
+                gone = name not in self._sizes  # another thread evicted it
             if gone:
                 self._files.delete(name)
         except OSError as error:
@@ -357,7 +357,7 @@ class Store:
         return True
 
     def _scan_folder(self) -> None:
-        """Looks at what is in the folder, which other processes change too."""
+        """Scan the folder, which other processes change too."""
         there = {name: (size, used) for name, size, used in self._files.list_blocks()}
         for name in [name for name in self._sizes if name not in there]:
             self._remove(name)
@@ -377,7 +377,7 @@ class Store:
         self._uses.drop(name)
 
     def _check_process(self) -> None:
-        if self._process != os.getpid():  # the lock may be held in the parent
+        if self._process != os.getpid():  # the parent may hold the lock
             self._begin()
 
     def _begin(self) -> None:
@@ -391,27 +391,27 @@ class Store:
 
 
 class Permit:
-    """Permission for a thread to store blocks; withdrawn once its reads are not wanted."""
+    """A thread's permission to store blocks; withdrawn once its reads are not wanted."""
 
     def __init__(self) -> None:
         self._lock, self._stopped, self._fork_guard = threading.Lock(), False, ForkGuard()
 
     def __call__(self, keep: Callable[[], None]) -> None:
-        """Keeps a block, if that is allowed."""
+        """Store a block, if still permitted."""
         with self._lock:
             if not self._stopped:
                 keep()
 
     def stop(self) -> None:
-        """Has nothing written from now on: the folder may be deleted next."""
+        """Permit no more writes: the folder may be deleted next."""
         self._stopped = True
-        if not self._fork_guard.forked:  # or a thread that stayed behind may hold the lock
+        if not self._fork_guard.forked:  # otherwise a thread that was not forked may hold the lock
             with self._lock:
                 pass
 
 
 def checked_store(call: str, store: Any) -> Store | None:
-    """The store of a reader, or None.
+    """Check the store of a reader, or None.
 
     Raises:
         TypeError: It is something else.
@@ -422,7 +422,7 @@ def checked_store(call: str, store: Any) -> Store | None:
 
 
 def checked_block(call: str, block: Any) -> int:
-    """The size of a block of a reader, in bytes.
+    """Convert the block size of a reader to bytes.
 
     >>> checked_block("block of tar(paths)", "4MB")
     4000000
@@ -441,7 +441,7 @@ def checked_block(call: str, block: Any) -> int:
 
 
 def bytes_in(what: str, given: Any) -> int:
-    """A number of bytes, as it was given or as a text.
+    """Convert a number of bytes, given as a number or a text.
 
     >>> bytes_in("limit of Store", "1.5kB"), bytes_in("limit of Store", "2 MiB")
     (1500, 2097152)

@@ -1,9 +1,9 @@
-"""Files that are read by ranges: any bytes of them, by several threads at once.
+"""Read files by byte range, on several threads at once.
 
-A process may often have no more than 1024 files open, and a data set has more. So a file is opened
-when it is first read, and the one that was opened first is closed once too many are. Whoever reads
-from it at that moment holds it open until the read has ended. `FileObject` is for libraries that
-seek and read by themselves.
+A process is often limited to 1024 open files, and a data set may have more. So a file is opened
+when it is first read, and the file opened first is closed once too many are open; a read in
+progress keeps it open until it ends. `FileObject` is for libraries that seek and read by
+themselves.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from weakref import ref
 
 from jreader.sources.file_checks import State, changed, check_state, state_of
 
-_OPEN = 256  # files that are open at a time; one that is mapped has two descriptors
+_OPEN = 256  # files open at a time; a mapped one has two descriptors
 
 
 class ByteFile:
-    """A file, here or elsewhere, of which ranges of bytes can be read.
+    """A local or remote file whose byte ranges can be read.
 
-    A subclass defines `read`, or `read_many`.
+    A subclass defines `read` or `read_many`.
 
     Args:
-        path: Its name, as errors give it.
-        size: How many bytes it has.
-        stamp: Identifies this state of the file: its size and the time of its last
-            change, say. Indices that are kept are named by it.
-        near: How many bytes are as quick to read as it is to ask once more: ranges that lie so near
-            to one another are better read as one.
+        path: Its name, for errors.
+        size: Its size in bytes.
+        stamp: Identifies this state of the file, such as its size and modification time. Part of
+            the names of cached indices.
+        near: The number of bytes that are read as quickly as another request is made: ranges closer
+            than this are better read as one.
     """
 
     is_remote = False
-    """Whether it answers late, so that ranges are better asked for many at a time."""
+    """True if requests have a high latency, so that ranges are better requested together."""
 
     def __init__(self, path: str, size: int, stamp: str, near: int) -> None:
         self.path, self.size, self.stamp, self.near = path, size, stamp, near
@@ -46,24 +46,24 @@ class ByteFile:
         return f"{self.path} ({self.size:,} bytes)"
 
     def read(self, offset: int, size: int) -> bytes:
-        """Those bytes, all of them; threads may ask at the same time.
+        """Return all of those bytes; thread-safe.
 
         Raises:
             DamagedData: The file has changed since it was found, or is gone.
-            TimeoutError: They did not come in time, in several tries.
-            OSError: They could not be had for another reason.
+            TimeoutError: They did not arrive in time, in several tries.
+            OSError: They cannot be read for another reason.
         """
         return next(self.read_many([(offset, size)]))
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-        """The bytes of each range (offset and size), in that order."""
+        """Yield the bytes of each range (offset and size), in that order."""
         return starmap(self.read, ranges)
 
     def close(self) -> None:
-        """Lets go of what is open; the next read opens it again."""
+        """Close what is open; the next read opens it again."""
 
     def check_range(self, offset: int, size: int) -> None:
-        """Raises ValueError if the file ends before a range does."""
+        """Raise ValueError if the file ends before a range does."""
         if offset + size > self.size:
             last = f"{self.path}, which has {self.size:,} bytes"
             raise ValueError(f"bytes {offset:,} to {offset + size:,} were asked of {last}.")
@@ -72,14 +72,14 @@ class ByteFile:
 class Descriptor:
     """An open file, closed when its last reference dies.
 
-    It is checked when it is opened, since it may have been a while.
+    Its state is checked on opening, since it may have changed meanwhile.
 
     Raises:
-        DamagedData: It is another file than the one that was seen, or is gone.
+        DamagedData: The file was replaced, or is gone.
     """
 
     def __init__(self, path: str, seen: State) -> None:
-        """Opens the file for reading."""
+        """Open the file for reading."""
         try:
             self.number = os.open(path, os.O_RDONLY)
         except FileNotFoundError:
@@ -92,11 +92,11 @@ class Descriptor:
 
 
 class LocalFile(ByteFile):
-    """A file of this machine.
+    """A local file.
 
     Args:
         path: Its name.
-        seen: What it was when it was first looked at; None to look now.
+        seen: The state of the file when first checked; None to check now.
 
     Raises:
         DamagedData: It is gone.
@@ -111,18 +111,18 @@ class LocalFile(ByteFile):
         self._descriptor: Descriptor | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the open file, whose number is another one's in another process."""
+        """Pickle without the descriptor, whose number means another file in another process."""
         return {**self.__dict__, "_descriptor": None}
 
     def read(self, offset: int, size: int) -> bytes:
-        """Those bytes, all of them; the file is opened if it is not."""
+        """Return all of those bytes; opens the file if necessary."""
         self.check_range(offset, size)
-        opened = self._descriptor or self._opened()  # a name keeps it open until the end
+        opened = self._descriptor or self._opened()  # this reference keeps it open until the end
         data = os.pread(opened.number, size, offset)
         if len(data) == size:
             return data
         parts, left = [data], size - len(data)
-        while parts[-1] and left:  # one read gives 2 GB at most
+        while parts[-1] and left:  # one read returns 2 GB at most
             parts.append(os.pread(opened.number, left, offset + size - left))
             left -= len(parts[-1])
         if left:
@@ -131,7 +131,7 @@ class LocalFile(ByteFile):
         return b"".join(parts)
 
     def close(self) -> None:
-        """Forgets the open file, which ends with the last read."""
+        """Drop the open file; it closes with the last read."""
         self._descriptor = None
 
     def _opened(self) -> Descriptor:
@@ -141,21 +141,21 @@ class LocalFile(ByteFile):
 
 
 def keep_few_open(file: Any) -> None:
-    """Counts a file as open, and closes those that were opened first, if too many are."""
+    """Register a file as open, and close the files opened first, if too many are open."""
     _OPENED.append(ref(file))
     while len(_OPENED) > _OPEN:
-        with suppress(IndexError):  # another thread was quicker
+        with suppress(IndexError):  # another thread was faster
             oldest = _OPENED.popleft()()
-            if oldest is not None:  # else it was dropped, and closed
+            if oldest is not None:  # otherwise it was dropped, and so closed
                 oldest.close()
 
 
 _OPENED: deque[ref[Any]] = deque()
-"""The files that were opened last; without a lock, for which a forked process might wait."""
+"""The open files, oldest first; no lock, since a forked process might wait for it forever."""
 
 
 class FileObject(io.RawIOBase):
-    """A file object over a file that is read by ranges; each thread needs one of its own.
+    """A file object over a file that is read by byte range; each thread needs its own.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -170,7 +170,7 @@ class FileObject(io.RawIOBase):
         file: The file.
 
     Attributes:
-        error: What a read has raised last; libraries in C++ tend to raise something else.
+        error: The last error of a read; C++ libraries tend to raise another one in its place.
     """
 
     def __init__(self, file: ByteFile) -> None:
@@ -178,25 +178,25 @@ class FileObject(io.RawIOBase):
         self.error: Exception | None = None
 
     def readable(self) -> bool:
-        """Always True."""
+        """True."""
         return True
 
     def seekable(self) -> bool:
-        """Always True."""
+        """True."""
         return True
 
     def tell(self) -> int:
-        """The byte that is read next."""
+        """Return the next byte to read."""
         return self.at
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Goes to a byte, and returns its number."""
+        """Seek to a byte, and return its number."""
         begin = {os.SEEK_SET: 0, os.SEEK_CUR: self.at, os.SEEK_END: self.file.size}[whence]
         self.at = begin + offset
         return self.at
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """The next bytes, fewer at the end only; all that are left for -1."""
+        """Read the next bytes, fewer only at the end; -1 reads all that are left."""
         left = max(self.file.size - self.at, 0)
         many = left if size is None or size < 0 else min(size, left)
         try:
@@ -208,14 +208,14 @@ class FileObject(io.RawIOBase):
         return data
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fills a buffer with the next bytes, and returns how many these are."""
+        """Fill a buffer with the next bytes, and return their number."""
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
 
 
 class FetchedRanges(ByteFile):
-    """A file of which some ranges are in memory; what lies elsewhere in it is read as ever.
+    """A file with some ranges prefetched into memory; other ranges are read as usual.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -233,21 +233,21 @@ class FetchedRanges(ByteFile):
 
     Raises:
         DamagedData: The file has changed.
-        OSError: They cannot be had.
+        OSError: They cannot be read.
     """
 
     def __init__(self, file: ByteFile, ranges: Sequence[tuple[int, int]]) -> None:
-        """Fetches the ranges."""
+        """Fetch the ranges."""
         super().__init__(file.path, file.size, file.stamp, file.near)
         self.file = file
         self._ranges = list(zip(ranges, file.read_many(ranges), strict=True))
 
     def read(self, offset: int, size: int) -> bytes:
-        """Those bytes, all of them.
+        """Return all of those bytes.
 
         Raises:
             DamagedData: The file has changed.
-            OSError: They cannot be had.
+            OSError: They cannot be read.
         """
         for (begin, many), data in self._ranges:
             if begin <= offset and offset + size <= begin + many:

@@ -1,4 +1,4 @@
-"""Parts of files: a range of bytes each, and what begins in it."""
+"""Parts of files: byte ranges, and the samples that begin in them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from jreader.readers.columns import Array
 from jreader.sources.file_checks import changed
 
 Which: TypeAlias = tuple[int, int, int]
-"""Which part of a file: its number, of how many, and how many bytes the file had."""
+"""Identifies a part of a file: its number, the number of parts, and the size of the file."""
 
 
 @dataclass(frozen=True)
 class FilePart:
-    """One of several parts of a file: the samples that begin in a range of its bytes.
+    """One of several parts of a file: the samples that begin in a byte range.
 
-    Parts are equally long, to within a byte, and each byte is in one of them. So each sample is in
-    one part, wherever it ends.
+    Parts have equal lengths, to within a byte, and each byte is in one of them. So each sample is
+    in one part, wherever it ends.
 
     >>> parts = [FilePart("a.jsonl", number, 3, 10) for number in range(3)]
     >>> [(part.begin, part.end) for part in parts], [part.has(3) for part in parts]
@@ -27,8 +27,8 @@ class FilePart:
     Attributes:
         path: The file.
         number: The number of the part, from 0.
-        parts: How many parts the file has.
-        size: How many bytes the file has.
+        parts: The number of parts.
+        size: The size of the file in bytes.
     """
 
     path: str
@@ -43,20 +43,20 @@ class FilePart:
 
     @property
     def end(self) -> int:
-        """The first byte behind the part."""
+        """The first byte after the part."""
         return self.size * (self.number + 1) // self.parts
 
     @property
     def which(self) -> Which:
-        """All but the path."""
+        """All fields but the path."""
         return self.number, self.parts, self.size
 
     def has(self, offset: int) -> bool:
-        """Whether what begins at that byte is in the part; the first one has that of no bytes."""
+        """Return whether the part holds a sample at this byte; the first part holds empty files."""
         return self.begin <= offset < self.end or (not self.size and not self.number)
 
     def of_offsets(self, offsets: Array) -> Array:
-        """Of the bytes at which samples begin, and at which the last one ends, those of the part.
+        """Select the samples of the part from all sample offsets, which include the last end.
 
         >>> import numpy as np
         >>> FilePart("a.jsonl", 1, 2, 10).of_offsets(np.array([0, 4, 7, 8, 10]))
@@ -69,13 +69,13 @@ class FilePart:
         return offsets[low : high + 1]
 
     def check_size(self, size: int) -> None:
-        """Raises DamagedData if the file has another size now."""
+        """Raise DamagedData if the file has another size now."""
         if size != self.size:
             raise changed(self.path, f"had {self.size:,} bytes, and has {size:,} now")
 
 
 def part_in(paths: Any) -> tuple[Any, Which | None]:
-    """The paths that were given, and which part of it if it was one part of a file.
+    """Return the paths, and which part it is if they are one part of a file.
 
     >>> part_in(FilePart("a.jsonl", 1, 2, 10)), part_in("a.jsonl")
     (('a.jsonl', (1, 2, 10)), ('a.jsonl', None))

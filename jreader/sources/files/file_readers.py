@@ -1,4 +1,4 @@
-"""`FileReader`: a reader of the files, or a part of one, that paths, folders and patterns mean."""
+"""`FileReader`: read the files that paths, folders and patterns name, or a part of one file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from jreader.sources.remote import is_remote, remote_matches
 
 Paths: TypeAlias = "str | os.PathLike[str] | FilePart | Sequence[str | os.PathLike[str]]"
 """A file, a folder, a pattern such as `"data/*.tar"` or `"data/{0..9}.tar"`, or a list of these;
-also elsewhere, as in `"s3://bucket/data/*.tar"`; or, where a format is read in parts, one of
+also remote ones, as in `"s3://bucket/data/*.tar"`; or, if a format can be read in parts, one of
 `files(paths, parts=)`."""
 _BRACES = re.compile(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}")
 T = TypeVar("T")
@@ -39,7 +39,7 @@ T = TypeVar("T")
 def files_named(
     call: str, paths: Any, suffixes: tuple[str, ...], *, remote: bool = True
 ) -> tuple[str, ...]:
-    """The files that are meant, those of each folder or pattern sorted by name.
+    """Return the files that paths name, those of each folder or pattern sorted by name.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -49,14 +49,14 @@ def files_named(
     ['a.tar', 'b.tar']
 
     Args:
-        call: The call, as errors name it.
+        call: The call, for errors.
         paths: A file, a folder, a pattern, or a list of these.
-        suffixes: What the names of the files of a folder end in; none where no folder is meant.
-        remote: Whether files elsewhere can be read, too.
+        suffixes: The suffixes of files in a folder; () if folders are not allowed.
+        remote: Whether remote files are allowed.
 
     Raises:
         TypeError: There is no path, or one is neither a str nor a path.
-        ValueError: A file is elsewhere, and must not be.
+        ValueError: A file is remote, and must not be.
         FileNotFoundError: A path names no file, or a folder or a pattern has none.
     """
     files = tuple(
@@ -66,7 +66,7 @@ def files_named(
 
 
 def _each_path(paths: Any) -> Iterator[Any]:
-    """The paths in a list, which may hold lists, as `*paths` does."""
+    """Yield the paths of a list, which may contain lists, as `*paths` does."""
     if isinstance(paths, (list, tuple)):
         for path in paths:
             yield from _each_path(path)
@@ -85,11 +85,11 @@ def _files_of_path(call: str, given: Any, suffixes: tuple[str, ...], remote: boo
     here = path is not None and (remote or not is_remote(path))
     for each in braces_expanded(given):
         matches = matching(call, os.fspath(each), suffixes) if here else None
-        yield from [each] if matches is None else matches  # `check_paths` says what it is
+        yield from [each] if matches is None else matches  # `check_paths` raises the error
 
 
 def braces_expanded(given: Any) -> list[Any]:
-    """The paths that braces stand for, in that order; what is given itself if it has none.
+    """Expand braces in a path, in order; a path without braces is returned unchanged.
 
     >>> braces_expanded("a-{08..10}.tar"), braces_expanded("{train,test}/x")
     (['a-08.tar', 'a-09.tar', 'a-10.tar'], ['train/x', 'test/x'])
@@ -102,7 +102,7 @@ def braces_expanded(given: Any) -> list[Any]:
     choices = words.split(",") if words else _numbers_between(first, last)
     begin, end = path[: found.start()], path[found.end() :]
     every = [each for choice in choices for each in braces_expanded(f"{begin}{choice}{end}")]
-    return list(dict.fromkeys(every))  # of braces in braces, some come twice
+    return list(dict.fromkeys(every))  # nested braces may repeat paths
 
 
 def _numbers_between(first: str, last: str) -> list[str]:
@@ -114,11 +114,11 @@ def _numbers_between(first: str, last: str) -> list[str]:
 
 
 def matching(call: str, path: str, suffixes: tuple[str, ...]) -> list[str] | None:
-    """The files of a folder or a pattern, in order; None if the path is neither.
+    """Return the files of a folder or pattern, sorted; None if the path is neither.
 
     Raises:
         FileNotFoundError: There are none.
-        OSError: They are elsewhere, and cannot be reached.
+        OSError: They are remote, and cannot be reached.
     """
     found = (remote_matches if is_remote(path) else _matches_here)(path, suffixes)
     if found is None:
@@ -129,7 +129,7 @@ def matching(call: str, path: str, suffixes: tuple[str, ...]) -> list[str] | Non
 
 
 def _matches_here(path: str, suffixes: tuple[str, ...]) -> list[str] | None:
-    """The files of a folder or a pattern of this machine; None if the path is neither."""
+    """Return the files of a local folder or pattern; None if the path is neither."""
     if suffixes and is_folder(path):
         return [each.path for each in os.scandir(path) if each.name.endswith(suffixes)]
     if is_file(path) or not glob.has_magic(path):
@@ -149,7 +149,7 @@ def _none_found(call: str, path: str, suffixes: tuple[str, ...]) -> FileNotFound
 
 
 def written(paths: tuple[str, ...], part: Which | None = None) -> str:
-    """Paths as a user would type them; of many, the first and the last; or a part of a file.
+    """Return paths as a user would type them; of many, the first and the last; or a file part.
 
     >>> written(("a",)), written(("a", "b")), written(("a",) * 9)
     ("'a'", "['a', 'b']", "['a', ..., 'a']")
@@ -166,13 +166,12 @@ def written(paths: tuple[str, ...], part: Which | None = None) -> str:
 class FileReader(FileNode[T]):
     """Read the files that paths, folders and patterns name.
 
-    The `__init__` of a format has the arguments that its users type, and hands them to `keep`.
+    The `__init__` of a format has the arguments that users type, and passes them to `keep`.
 
     Attributes:
-        call: The call, as errors name it.
-        suffixes: What the files of a folder end in.
-        part: Which part of its only file it reads, where a format can; None for all files as a
-            whole.
+        call: The call, for errors.
+        suffixes: The suffixes of files in a folder.
+        part: Which part of its only file it reads, if the format allows; None for whole files.
     """
 
     shown_call: ClassVar[str]
@@ -181,10 +180,10 @@ class FileReader(FileNode[T]):
     part: Which | None = None
 
     def keep(self, paths: Paths | tuple[Paths, ...], **given: Any) -> None:
-        """Sets the fields, each checked by the function that it was declared with; opens no file.
+        """Set the fields, each converted by its declared check; opens no files.
 
         Raises:
-            TypeError: A path is neither a str nor a path, or another argument is of no use.
+            TypeError: A path is neither a str nor a path, or another argument is invalid.
             FileNotFoundError: A path names no file, or a folder or a pattern has none.
         """
         if "part" in declared_names(self):
@@ -200,35 +199,35 @@ class FileReader(FileNode[T]):
 
     @cached_property
     def files(self) -> Latest[ByteFile]:
-        """The files, as they were when they were first looked at."""
+        """The files, in their state when first checked."""
         return files_of(self.paths, self._first_seen, getattr(self, "store", None))
 
     def found_in_files(self, index: FileIndex) -> SetIndex:
-        """What an index has of each file, kept for each; of many files, in one."""
+        """Return the index of each file, cached per file; for many files, in one index."""
         if len(self.paths) < MANY:
             return SetIndex.of_parts(kept(index, list(self.files)))
         return set_index(index, self.paths, self._first_seen, self.files)
 
     def shown(self) -> dict[str, Any]:
-        """The arguments behind the paths, as a user would type them."""
+        """Return the arguments after the paths, as a user would type them."""
         return typed_arguments(self)
 
     def __repr__(self) -> str:
-        """The call that makes this reader; of many files, the first and the last."""
+        """Return the call that makes this reader; of many files, the first and the last."""
         return typed_call(self, written(self.paths, self.part), self.shown())
 
 
 def typed_call(node: Node[Any], data: str, arguments: Mapping[str, Any]) -> str:
-    """The call that makes this reader, as a user would type it.
+    """Return the call that makes this reader, as a user would type it.
 
-    `data` stands in it as it is: `written` masks the credentials of paths.
+    `data` is inserted as it is: `written` masks the credentials of paths.
     """
     more = [f"{name}={value!r}" for name, value in arguments.items()]
     return f"{type(node).__name__}({', '.join([data, *more])})"
 
 
 def typed_arguments(node: Node[Any]) -> dict[str, Any]:
-    """The arguments that a user gave and that say what is read, but for the data themselves."""
+    """Return the arguments that a user gave and that affect what is read, except the data."""
     found = dict[str, Any]()
     for field in declared(node):
         value = getattr(node, field.name)

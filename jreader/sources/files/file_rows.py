@@ -1,6 +1,6 @@
-"""Rows of one dtype and shape that lie end to end in files, as a column: each is a range of bytes.
+"""A column of rows of one dtype and shape, stored consecutively in files: each is a byte range.
 
-Files elsewhere are read so, since they cannot be mapped: tokens, arrays.
+This is how remote arrays and tokens are read, since they cannot be mapped.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from jreader.sources.files.byte_ranges import ByteFile, FileObject
 from jreader.sources.files.magic_numbers import both_ends_read
 from jreader.sources.files.records import near_reads
 
-_CHUNK = 1 << 20  # bytes of rows that are read at once where they are wanted one by one
-_NEAR = 1 << 15  # bytes between rows that are read for nothing: more costs more than a request
+_CHUNK = 1 << 20  # bytes to read at a time when rows are requested one by one
+_NEAR = 1 << 15  # bytes of gap to read needlessly: a larger gap costs more than a request
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -30,9 +30,9 @@ _HEADERS = {
 
 
 class FileRows(ArrayColumn):
-    """A column of rows that lie in files, of which only those that are wanted are read.
+    """A column of rows in files, of which only the requested ones are read.
 
-    Rows that lie near to one another are read at once, and several such ranges at a time.
+    Neighbouring rows are read together, and several such ranges at a time.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -45,9 +45,9 @@ class FileRows(ArrayColumn):
     (uint16[8], [1541, 2055, 513, 1027], [1027, 513])
 
     Args:
-        parts: Where rows lie: a file, the byte at which they begin in it, and how many there are.
+        parts: Where the rows are: a file, the byte where they begin, and their number.
         dtype: Their dtype.
-        shape: The shape of each.
+        shape: The shape of each row.
     """
 
     late = True
@@ -68,7 +68,7 @@ class FileRows(ArrayColumn):
         self.at_once = max(_CHUNK // max(self._width, 1), 1)
 
     def __getitem__(self, rows: Any) -> Any:
-        """Rows as those of an array; consecutive ones are read at once."""
+        """Index rows as in an array; consecutive ones are read together."""
         if not isinstance(rows, slice) or rows.step not in (None, 1):
             return super().__getitem__(rows)
         first, last, _ = rows.indices(len(self))
@@ -76,18 +76,18 @@ class FileRows(ArrayColumn):
         return span
 
     def each(self, rows: Array) -> Iterator[Any]:
-        """Those rows one by one, in arrays that cannot be written to."""
+        """Yield those rows, as read-only arrays."""
         return (span[0] for span in self.spans(rows, rows + 1))
 
     def gatherer(self, _size: int) -> tuple[Take, None]:
-        """What gathers rows into an array of their own."""
+        """Return a function that gathers rows into a new array."""
         return lambda rows: self.slices(rows, 1)[:, 0], None
 
     def spans(self, begins: Array, ends: Array) -> Iterable[Array]:
-        """The rows from each begin to its end, in arrays that cannot be written to."""
+        """Yield the rows from each begin to its end, as read-only arrays."""
         first = locate(self._starts[:-1], begins)[0]
         last = np.maximum(locate(self._starts[:-1], ends - 1)[0], first)
-        many = last - first + 1  # files that each lies in
+        many = last - first + 1  # number of files that each lies in
         inside = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
         which = np.repeat(first, many) + inside
         starts = self._starts[which]
@@ -104,18 +104,18 @@ class FileRows(ArrayColumn):
             yield next(arrays) if each == 1 else np.concatenate([*islice(arrays, each)])
 
     def where(self, rows: Array) -> list[Where]:
-        """The file of each row, and the byte at which it begins."""
+        """Return the file of each row, and the byte where it begins."""
         which, local = locate(self._starts[:-1], rows)
         begins = (self._firsts[which] + local * self._width).tolist()
         return [Where(self.files[f].path, at) for f, at in zip(which.tolist(), begins, strict=True)]
 
     def placed(self) -> tuple[Any, Any]:
-        """All rows, read at once."""
+        """Return all rows, read at once."""
         return self[:], rows_on_device
 
     @staticmethod
     def concat(columns: Sequence[Any]) -> FileRows | None:
-        """The rows of several such columns as those of one."""
+        """Concatenate several such columns."""
         first = columns[0]
         if any((each.dtype, each.shape[1:]) != (first.dtype, first.shape[1:]) for each in columns):
             return None
@@ -123,7 +123,7 @@ class FileRows(ArrayColumn):
         return FileRows(parts, first.dtype, first.shape[1:])
 
     def _pieces(self, which: Array, begins: Array, ends: Array) -> list[bytes]:
-        """Ranges of files, which are read in their order, neighbours at once."""
+        """Read ranges of files in file order, merging neighbours; return the given order."""
         order = np.lexsort((begins, which))
         given = [b""] * len(order)
         reads = near_reads(self.files, which[order], begins[order], ends[order], self._near)
@@ -136,11 +136,11 @@ class FileRows(ArrayColumn):
 
 
 def npy_header(file: ByteFile) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    """Shape of a `.npy` file, whether it is in Fortran's order, dtype, and where values begin.
+    """Return the shape, whether in Fortran order, the dtype, and where the values begin.
 
     Raises:
-        ValueError: It has no header that NumPy can read; or another error that `reading` knows.
-        KeyError: The header is of a version with names of fields that are not ASCII.
+        ValueError: NumPy cannot read the header; or another error that `reading` handles.
+        KeyError: The header has a version that allows non-ASCII field names.
     """
     opened: Any = FileObject(file)
     shape, turned, dtype = _HEADERS[np.lib.format.read_magic(opened)](opened)
@@ -148,7 +148,7 @@ def npy_header(file: ByteFile) -> tuple[tuple[int, ...], bool, np.dtype[Any], in
 
 
 def npy_rows(file: ByteFile) -> FileRows | None:
-    """The rows of a `.npy` file, of which only the header is read; None if they are no ranges."""
+    """Return the rows of a `.npy` file, from its header; None if they are not byte ranges."""
     with suppress(DamagedData, KeyError), reading(file.path, "a .npy file"):
         shape, turned, dtype, first = npy_header(both_ends_read(file))
         in_order = shape and not dtype.hasobject and not (turned and len(shape) > 1)

@@ -1,13 +1,12 @@
-"""Indices of files, such as where records begin: found once, in parallel, and kept for later runs.
+"""Cache indices of files, such as where records begin: found once, in parallel, for later runs.
 
-An index is an array of int64, a file of its own in the cache folder. Its name says what it was made
-of: the path of the file, its state (size and time of the last change), and what was asked. So a
-file that has changed gets a new one. It is written under another name first, and ends with its
-checksum: an index that is not whole, or that a disk has damaged, is rebuilt. So neither a kill
-nor a second process that makes the same index does harm.
-Where the folder cannot be written, the index is found again by each process, as it is for files
-that are soon read. The folder is listed once after indices were added: those of earlier states of
-these files are removed, and those that no process has read for months.
+An index is an int64 array in a file in the cache folder. Its name depends on what it was made from:
+the path of the file, its state (size and modification time), and the parameters. So a changed file
+gets a new index. It is written under another name first, and ends with its checksum: an index that
+is incomplete, or damaged on disk, is rebuilt. So neither a kill nor a second process that makes the
+same index does harm. If the folder is not writable, each process finds the index again, as it does
+for files that are quick to scan. After indices were added, the folder is scanned once: indices of
+earlier states of these files are removed, and those that no process has read for months.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ from jreader.sources.transactions import new_file
 
 S = TypeVar("S")
 T = TypeVar("T")
-_WORTH = 1 << 24  # bytes of all files: less are looked through in 10 ms
-_SMALL = 128  # of that, one file that is here: it is read as quickly as its index
-_UNUSED = 90 * 24 * 3600  # seconds since an index was last read, after which it is removed
+_WORTH = 1 << 24  # bytes of all files: scanning fewer takes 10 ms
+_SMALL = 128  # a local file of less than 1/128 of that is read as quickly as its index
+_UNUSED = 90 * 24 * 3600  # seconds since an index was last read until it is removed
 _SUM = 4  # bytes of the checksum
 _NAME = "jreader indices"  # of threads
-_ONE_AT_A_TIME = Lock()  # ast, which reads their headers, counts for all threads in Python 3.11
+_ONE_AT_A_TIME = Lock()  # in Python 3.11, ast, which parses their headers, is not thread-safe
 
 
 def cache_folder() -> Path:
-    """The folder `jreader` in `$XDG_CACHE_HOME`, or in `~/.cache`; it need not exist.
+    """Return the folder `jreader` in `$XDG_CACHE_HOME` or `~/.cache`; it need not exist.
 
     >>> cache_folder().name
     'jreader'
@@ -53,13 +52,13 @@ def cache_folder() -> Path:
 
 
 class FileIndex(NamedTuple):
-    """What an index has of a file.
+    """Describes an index of a file.
 
     Attributes:
-        kind: The folder of the cache folder that holds such indices.
-        find: Returns the index of a file, an array of int64. It is called on several threads for
-            many files; for few, it may look through parts of one with `in_threads`.
-        fits: Whether an index can be that of a whole file; if not, it is rebuilt.
+        kind: The subfolder of the cache folder for such indices.
+        find: Returns the index of a file, an int64 array. For many files, it is called on several
+            threads; for few, it may scan parts of one with `in_threads`.
+        fits: Returns whether an index can be that of the complete file; if not, it is rebuilt.
         asked: What the index depends on besides the file.
     """
 
@@ -69,12 +68,12 @@ class FileIndex(NamedTuple):
     asked: str = ""
 
     def of(self, file: ByteFile) -> Array:
-        """The index of a file, which is found."""
+        """Find the index of a file."""
         return np.ascontiguousarray(self.find(file), np.int64)
 
 
 def kept(index: FileIndex, files: Sequence[ByteFile]) -> list[Array]:
-    """For each file, its index: the one that was kept, or what is found, which is kept.
+    """Return the index of each file: from the cache, or found and cached.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -86,9 +85,9 @@ def kept(index: FileIndex, files: Sequence[ByteFile]) -> list[Array]:
     [array([1, 2])]
 
     Raises:
-        DamagedData: `find` raises it, of the first file in order for which it does.
+        DamagedData: `find` raised it; the error is that of the first such file in order.
     """
-    mapped = len(files) == 1  # a map would hold a file descriptor for each of many files
+    mapped = len(files) == 1  # mapping many files would hold a file descriptor for each
 
     def load(file: ByteFile, path: Path) -> Array | None:
         found = load_index(path, mapped=mapped)
@@ -97,7 +96,7 @@ def kept(index: FileIndex, files: Sequence[ByteFile]) -> list[Array]:
     def make(file: ByteFile, path: Path | None) -> Array:
         found = index.of(file)
         if path is not None:
-            with suppress(OSError):  # else it is found again by the next process
+            with suppress(OSError):  # if it fails, the next process finds it again
                 save_index(path, found)
         return found
 
@@ -116,16 +115,16 @@ def kept_files(
     *,
     least: int = 0,
 ) -> list[T]:
-    """For each file, what a file in the cache folder has of it, which is made if there is none.
+    """Return the cached result for each file; make and cache missing ones.
 
     Args:
-        kind: The folder of the cache folder that holds such files.
+        kind: The subfolder of the cache folder for such results.
         files: The files.
-        name: Returns the name of what is kept of a file; it begins with its `name_of`.
-        load: Returns what is kept; None if there is nothing, or it is not whole.
-        make: Makes it, and writes it to the path, if there is one. It is called on several threads
-            for many files; for few, it may look through parts of one with `in_threads`.
-        least: The bytes of a file that is worth it; one of fewer is as quickly read itself.
+        name: Returns the file name of the result for a file; it begins with the file's `name_of`.
+        load: Loads a result; returns None if it is missing or incomplete.
+        make: Makes a result, and writes it to the path, if there is one. For many files, it is
+            called on several threads; for few, it may scan parts of one with `in_threads`.
+        least: The smallest file to cache; a smaller one is as quick to read.
     """
     keep = sum(file.size for file in files) >= _WORTH
     folder, saved = cache_folder() / kind, list[str]()
@@ -145,7 +144,7 @@ def kept_files(
         return made
 
     with Bar(f"finding {kind}", sum(file.size for file in files), "B") as bar:
-        # few files are each looked through by all threads, of many files each thread has its own
+        # few files: all threads share each; many files: one thread each
         every = map if len(files) < _threads() else in_threads
         found = list(every(of, files))
     if saved:
@@ -154,7 +153,7 @@ def kept_files(
 
 
 class _Watched(ByteFile):
-    """A file whose bytes move a bar as they are read, each once."""
+    """A file that advances a progress bar as its bytes are read, counting each once."""
 
     def __init__(self, file: ByteFile, bar: Bar) -> None:
         super().__init__(file.path, file.size, file.stamp, file.near)
@@ -167,7 +166,7 @@ class _Watched(ByteFile):
         return data
 
     def passed(self, size: int) -> None:
-        """So many more bytes of it are done, read or not; the rest, if fewer are left."""
+        """Advance the bar by this many bytes, at most to the end of the file."""
         with self._turn:
             more = min(size, self.size - self._done)
             self._bar.add(more)
@@ -175,9 +174,9 @@ class _Watched(ByteFile):
 
 
 def in_threads(fn: Callable[[S], T], tasks: Sequence[S], *, threads: int = 0) -> list[T]:
-    """The results of `fn`, in order, each found on one of several threads; 0 for one a core.
+    """Map `fn` over tasks on several threads, in order; 0 means one per core.
 
-    Inside such a thread, all are found by that thread.
+    Inside such a thread, that thread runs all of them.
 
     >>> in_threads(abs, [-1, 2])
     [1, 2]
@@ -193,7 +192,7 @@ def _threads() -> int:
 
 
 def name_of(file: ByteFile, asked: str) -> str:
-    """The name of what is kept of a file: what it is of, and of which state of the file."""
+    """Return the name of a file's cached results: a hash of path and parameters, and the state."""
     path = file.path if is_remote(file.path) else os.path.realpath(file.path)
     of = f"{path} {asked}"
     key = blake2b(of.encode(errors="surrogateescape"), digest_size=12).hexdigest()
@@ -201,7 +200,7 @@ def name_of(file: ByteFile, asked: str) -> str:
 
 
 def load_index(path: Path, *, mapped: bool) -> Array | None:
-    """The index that was kept; None if there is none, or it is not as it was written."""
+    """Load a cached index; None if it is missing or damaged."""
     try:
         written = np.memmap(path, np.uint8, "r") if mapped else np.fromfile(path, np.uint8)
         if len(written) < _SUM or crc32(written[:-_SUM].data) != int.from_bytes(written[-_SUM:]):
@@ -214,7 +213,7 @@ def load_index(path: Path, *, mapped: bool) -> Array | None:
 
 
 def save_index(path: Path, index: Array) -> None:
-    """Writes an index, with its checksum, which is there as a whole or not at all.
+    """Write an index and its checksum atomically.
 
     Raises:
         OSError: It cannot be written.
@@ -226,10 +225,10 @@ def save_index(path: Path, index: Array) -> None:
 
 
 def remove_unused(folder: Path, keys: Iterable[str], most: int = 1) -> None:
-    """Removes indices that are not used any more.
+    """Remove indices that are no longer used.
 
-    These are those that no process has read for months, and, of those whose names begin with one of
-    some keys, all but a few that were used last.
+    These are those that no process has read for months, and, for each of `keys`, all but the `most`
+    recently used whose names begin with it.
     """
     before, left = time.time() - _UNUSED, dict.fromkeys(keys, most)
     with suppress(OSError), os.scandir(folder) as entries:
@@ -242,5 +241,5 @@ def remove_unused(folder: Path, keys: Iterable[str], most: int = 1) -> None:
 
 
 def _file_key(name: str) -> str:
-    """The part of the name of an index that is the same for all states of its file."""
+    """Return the part of an index name that is the same for all states of its file."""
     return name.partition("-")[0]

@@ -1,8 +1,8 @@
-"""What a file is, by the bytes that it begins with, and, of flat files of numbers, by more.
+"""Recognize file formats by their first bytes, and flat files of numbers by more evidence.
 
-In a file of numbers any byte may stand anywhere. So one magic number of two or three bytes is not
-enough there, since it may be a token; what a name ends in, lengths that fit the file, and text all
-the way say it as well.
+A file of numbers may contain any bytes. So a magic number of two or three bytes is not enough
+there, since it may be a token; suffixes, lengths that fit the file, and text throughout are
+evidence too.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 
 from jreader.sources.files.byte_ranges import ByteFile, FetchedRanges
 
-_HEAD = 4096  # bytes that are looked at
+_HEAD = 4096  # bytes to check
 _TEXT = 32  # bytes at least: fewer could be numbers
 _LINES = b"\t\n\r\f"
 _ENOUGH = 4  # bytes of a magic number: fewer could be a number
 
-_KINDS = {  # what it is, and what is said of it behind that
+_KINDS = {  # the format, and advice to append
     b"\x1f\x8b": ("a gzip file", ": unpack it (gunzip)"),
     b"\x28\xb5\x2f\xfd": ("a zstd file", ": unpack it (unzstd)"),
     b"BZh": ("a bzip2 file", ": unpack it (bunzip2)"),
@@ -31,7 +31,7 @@ _KINDS = {  # what it is, and what is said of it behind that
     b"\x93NUMPY": ("a .npy file", ": type npy(path)"),
     b"MMIDIDX\0\0": ("the .idx of a .bin file", ""),
 }
-_GZIP = (b"\x1f\x8b\x08\x00", b"\x1f\x8b\x08\x08")  # deflated, without a name and with one
+_GZIP = (b"\x1f\x8b\x08\x00", b"\x1f\x8b\x08\x08")  # deflated, without a file name and with one
 _ARROW, _PARQUET = map("".join, (_KINDS[b"ARROW1"], _KINDS[b"PAR1"]))
 _TENSORS = "a safetensors file: load it, and give its arrays to arrays(...)"
 _PICKLE = "a pickle: load it, and give its arrays to arrays(...) or ragged(...)"
@@ -51,7 +51,7 @@ _ENDS_OF_TEXT = {
 
 
 def known_format(head: bytes) -> str | None:
-    """What a file is that begins so; None if its bytes do not say.
+    """Return the format of a file that begins so; None if its bytes do not show it.
 
     >>> known_format(b"PAR1..."), known_format(b"{}")
     ('a Parquet file', None)
@@ -60,7 +60,7 @@ def known_format(head: bytes) -> str | None:
 
 
 def first_bytes(head: bytes) -> str:
-    """What errors say of the first bytes of a file that is not of the expected format.
+    """Describe, for errors, the first bytes of a file in an unexpected format.
 
     >>> first_bytes(b"PAR1..."), first_bytes(b"abc")
     ('its first bytes are those of a Parquet file', 'it begins with the bytes [61 62 63]')
@@ -77,7 +77,7 @@ def first_bytes(head: bytes) -> str:
 
 
 def foreign_format(file: ByteFile, itemsize: int) -> str | None:
-    """What a file is if it is none of numbers of `itemsize` bytes, and what to type; else None.
+    """Return the format and what to type if a file does not hold flat numbers; else None.
 
     >>> from tempfile import TemporaryDirectory
     >>> from jreader.sources.files import open_file
@@ -89,7 +89,7 @@ def foreign_format(file: ByteFile, itemsize: int) -> str | None:
 
     Args:
         file: The file.
-        itemsize: How many bytes a number has; one of a single byte may be a letter.
+        itemsize: The bytes per number; single bytes may be letters.
     """
     ends = _ENDS | _ENDS_OF_TEXT if itemsize > 1 else _ENDS
     return ends.get(Path(file.path).suffix.lower()) or _format_by_bytes(file, itemsize)
@@ -112,7 +112,7 @@ def _begins_with(head: bytes, magic: bytes) -> bool:
 
 
 def both_ends_read(file: ByteFile) -> ByteFile:
-    """A file of which the first bytes and the last one are in memory."""
+    """Return the file with its first bytes and its last one in memory."""
     return FetchedRanges(file, _ends_of(file))
 
 
@@ -121,17 +121,17 @@ def _ends_of(file: ByteFile) -> list[tuple[int, int]]:
 
 
 def _is_safetensors(head: bytes, size: int) -> bool:
-    """Whether the length of a JSON object, and that object, stand at the beginning."""
+    """Return whether the file begins with the length of a JSON object, and that object."""
     return head[8:10] == b'{"' and bool(struct.unpack_from("<Q", head)[0] <= size - 8)
 
 
 def _is_pickle(head: bytes) -> bool:
-    """Whether a pickle of protocol 2 or later begins so: its first operations have a meaning."""
+    """Return whether a pickle of protocol 2 or later begins so: its first opcodes are valid."""
     if head[:1] != b"\x80" or not 2 <= head[1] <= 5:
         return False
     if head[1] >= 4:  # with frames
         return head.startswith(b"\x95", 2)
-    pickletools = import_module("pickletools")  # it takes milliseconds
+    pickletools = import_module("pickletools")  # takes milliseconds to import
     try:
         return len([*islice(pickletools.genops(head), 8)]) > 1
     except ValueError:
@@ -139,7 +139,7 @@ def _is_pickle(head: bytes) -> bool:
 
 
 def _is_arrow_stream(head: bytes, size: int) -> bool:
-    """Whether the length of a message, a multiple of 8, and the root of its table follow."""
+    """Return whether the length of a message, a multiple of 8, and its root table follow."""
     if len(head) < 12 or not head.startswith(b"\xff\xff\xff\xff"):
         return False
     length, root = struct.unpack_from("<iI", head, 4)
@@ -147,7 +147,7 @@ def _is_arrow_stream(head: bytes, size: int) -> bool:
 
 
 def _is_text(head: bytes) -> bool:
-    """Whether it is UTF-8 without control characters; the last one may be cut off."""
+    """Return whether it is UTF-8 without control characters; the last one may be cut off."""
     if len(head) < _TEXT:
         return False
     try:

@@ -1,8 +1,7 @@
-"""Records that lie end to end in files, as a column: found by number, and parsed when asked for.
+"""A column of records that are stored consecutively in files: found by number, parsed on demand.
 
-Rows that lie near to one another are read at once, in the order of the files, and given in the
-order in which they were asked for. So a batch in order is one read, and a shuffled one is as many
-as it has records, sorted.
+Neighbouring rows are read together, in file order, and returned in the requested order. So a
+sequential batch is one read, and a shuffled one takes a read per record, in sorted order.
 """
 
 from __future__ import annotations
@@ -29,15 +28,15 @@ from jreader.sources.files.stored_files import Latest, read_many
 T = TypeVar("T")
 
 Parse: TypeAlias = Callable[[ByteFile, int, bytes, list[int], list[int]], Iterable[T]]
-"""Makes samples of records that were read at once: it is given the file, the offset in it of what
-was read, the bytes, and where in these each record begins and ends."""
+"""Parses records that were read together. Takes the file, the offset of the bytes in it, the bytes,
+and where each record begins and ends in them."""
 
-_AT_FIRST, _CHUNK = 16, 4096  # rows that are read at once where they are wanted one by one
-_BYTES = 1 << 22  # in which records begin that are read at once
+_AT_FIRST, _CHUNK = 16, 4096  # rows to read at a time when requested one by one
+_BYTES = 1 << 22  # records that begin in the same so many bytes are read together
 
 
 class Records(Column):
-    """A column whose row i is what `parse` makes of the i-th record.
+    """A column whose row i is the i-th record, parsed by `parse`.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -53,8 +52,8 @@ class Records(Column):
 
     Args:
         files: The files.
-        index: For each, the bytes at which its records begin, and at which the last one ends.
-        parse: Makes samples of records.
+        index: For each file, where its records begin, and where the last one ends.
+        parse: Parses records.
     """
 
     def __init__(
@@ -65,8 +64,8 @@ class Records(Column):
         some = list(files) if few else [files[0]]
         self.near = np.full(len(files), [file.near for file in some], np.int64)
         self._remote = any(file.is_remote for file in some)
-        self.ahead = min(int(self.near.max(initial=0)) * 32, _BYTES)  # it stays in a cache near by
-        # the rows at which files begin, and how many rows: each has one offset more than rows
+        self.ahead = min(int(self.near.max(initial=0)) * 32, _BYTES)  # stays in the CPU cache
+        # the row where each file begins, and the total: each file has one offset more than rows
         self.starts = index.begins - np.arange(len(index.begins))
 
     def __len__(self) -> int:
@@ -76,15 +75,15 @@ class Records(Column):
         return f"records[{len(self)}]"
 
     def reading(self, *, in_batches: bool = True) -> Column:
-        """The same rows for one pass, which asks for some batches ahead where files answer late."""
+        """Return the same rows for one pass, which prefetches batches from remote files."""
         return PrefetchedColumn(self) if in_batches and self._remote else self
 
     def gather(self, rows: Array) -> list[Any]:
-        """Those rows, in a list."""
+        """Return those rows in a list."""
         return gathered_in_order(rows, self._in_order)
 
     def each(self, rows: Array) -> Iterator[Any]:
-        """Those rows one by one; a few are read ahead, and an error comes after the good ones."""
+        """Yield those rows; reads a few ahead, and raises errors after the rows before them."""
         low, many = 0, _AT_FIRST
         while low < len(rows):
             some = rows[low : low + many]
@@ -95,7 +94,7 @@ class Records(Column):
             low, many = low + len(some), min(2 * many, _CHUNK)
 
     def cuts(self, size: int) -> Array:
-        """Runs of whole records of one file; a longer record is one by itself."""
+        """Return runs of whole records of one file; a longer record is a run by itself."""
         starts = list[int]()
         for file, (low, high) in enumerate(pairwise(self.starts.tolist())):
             runs = run_begins(self.offsets[low + file : high + file + 1], size)
@@ -103,24 +102,24 @@ class Records(Column):
         return np.array(starts or [0])
 
     def held(self, low: int, high: int) -> HeldRecords:
-        """The bytes of those records, which lie in one file."""
+        """Read the bytes of those records, which are in one file."""
         file = int(self._places(np.array([low]))[0][0])
         return HeldRecords(self.files[file], self.offsets[low + file : high + file + 1], self.parse)
 
     def where(self, rows: Array) -> list[Where]:
-        """The file of each row, and the byte at which it begins."""
+        """Return the file of each row, and the byte where it begins."""
         which, begins, _ = self._places(rows)
         paths = (self.files[file].path for file in which.tolist())
         return list(map(Where, paths, begins.tolist()))
 
     def _places(self, rows: Array) -> tuple[Array, Array, Array]:
-        """The file of each row, and where in it the row begins and ends."""
+        """Return the file of each row, and where the row begins and ends in it."""
         which = locate(self.starts[1:], rows)[0] + 1
         at = rows + which  # each file has one offset more than rows
         return which, self.offsets[at], self.offsets[at + 1]
 
     def _in_order(self, rows: Array) -> Iterator[Any]:
-        """Rows that do not decrease, neighbours read at once."""
+        """Yield rows in non-decreasing order; neighbours are read together."""
         reads = near_reads(self.files, *self._places(rows), self.near)
         return chain.from_iterable(starmap(self.parse, reads))
 
@@ -128,18 +127,18 @@ class Records(Column):
 def near_reads(
     files: Any, which: Array, begins: Array, ends: Array, near: Array
 ) -> Iterator[tuple[ByteFile, int, bytes, list[int], list[int]]]:
-    """Reads ranges of files that lie near to one another at once, up to a few megabytes.
+    """Read neighbouring ranges of files together, up to a few megabytes.
 
     Args:
         files: The files.
-        which: The number of the file of each range; ranges are in the order of the files.
+        which: The index of the file of each range; ranges are in file order.
         begins: Where ranges begin in their file.
         ends: Where they end.
-        near: How many bytes between two ranges are read for nothing, in each file.
+        near: The gap between two ranges that is read needlessly, for each file.
 
     Yields:
-        The file, the offset in it of what was read, the bytes, and where each range begins and ends
-        in these (`Parse`).
+        The file, the offset and the bytes read, and where each range begins and ends in them
+        (`Parse`).
     """
     if not len(which):
         return
@@ -152,7 +151,7 @@ def near_reads(
     asked = list(zip(opened, begins[firsts].tolist(), sizes.tolist(), strict=True))
     runs = pairwise([*firsts.tolist(), len(which)])
     for (low, high), (file, at, size), data in zip(runs, asked, read_many(asked), strict=True):
-        if high - low == 1:  # as most are of a large file that is shuffled
+        if high - low == 1:  # the common case of a large shuffled file
             yield file, at, data, [0], [size]
         else:
             lows, highs = begins[low:high] - at, ends[low:high] - at
@@ -160,22 +159,22 @@ def near_reads(
 
 
 class HeldRecords(Column):
-    """Records of one file that were read at once; each is parsed when it is asked for.
+    """Records of one file that were read together; each is parsed on demand.
 
     Args:
         file: The file.
-        offsets: The bytes at which the records begin, and at which the last one ends.
-        parse: Makes samples of them.
+        offsets: Where the records begin, and where the last one ends.
+        parse: Parses them.
 
     Raises:
         DamagedData: The file has changed.
-        OSError: They cannot be had.
+        OSError: They cannot be read.
     """
 
     stacks = False
 
     def __init__(self, file: ByteFile, offsets: Array, parse: Parse[Any]) -> None:
-        """Reads them."""
+        """Read them."""
         self.first = int(offsets[0])
         self.data = file.read(self.first, int(offsets[-1]) - self.first)
         self.file, self.offsets, self.parse = file, offsets - self.first, parse
@@ -184,19 +183,19 @@ class HeldRecords(Column):
         return len(self.offsets) - 1
 
     def each(self, rows: Array) -> Iterator[Any]:
-        """Those rows one by one."""
+        """Yield those rows."""
         begins, ends = self.offsets[rows].tolist(), self.offsets[rows + 1].tolist()
         return iter(self.parse(self.file, self.first, self.data, begins, ends))
 
 
 @op
 class RecordFiles(FileReader[T], FileTable[T]):
-    """Read records that lie end to end in files; a subclass finds and parses them.
+    """Read records stored consecutively in files; a subclass finds and parses them.
 
     Attributes:
-        kind: The folder of the cache folder that keeps where records begin.
-        index_rules: The version of the rules of `find`; a new one rebuilds stored indices.
-        store: What keeps blocks of files that lie elsewhere.
+        kind: The subfolder of the cache folder for the index of where records begin.
+        index_rules: The version of the rules of `find`; a new version rebuilds stored indices.
+        store: Caches blocks of remote files.
     """
 
     kind: ClassVar[str]
@@ -207,20 +206,20 @@ class RecordFiles(FileReader[T], FileTable[T]):
     part: Which | None = argument(default=None, cursor="if given")
 
     def find(self, file: ByteFile) -> Array:
-        """The bytes at which records begin, and the size of the file; called on several threads.
+        """Return where records begin, and the size of the file; called on several threads.
 
-        Where something is wrong, as much as shows it is the last record: `parse` says what it is,
-        so that a pass gives those before it. Such an index does not reach the end of the file, and
-        is rebuilt by the next process.
+        Damaged bytes are the last record, long enough for `parse` to describe the damage, so that a
+        pass yields the records before it. Such an index does not reach the end of the file, and the
+        next process rebuilds it.
         """
         raise NotImplementedError(f"{type(self).__name__} must define find(self, file)")
 
     def parser(self) -> Parse[T]:
-        """What makes samples of records; it must not hold this reader, which holds its files."""
+        """Return the function that parses records, without a reference to this reader's files."""
         raise NotImplementedError(f"{type(self).__name__} must define parser(self)")
 
     def opened(self) -> Records:
-        """The records; where they begin is found, if it is not kept."""
+        """Return the records; find where they begin, unless cached."""
         locate = FileIndex(self.kind, self.find, _ends_with_file, self.index_rules)
         index = self.found_in_files(locate)
         if (part := self.file_part) is not None:

@@ -1,7 +1,7 @@
-"""Files elsewhere that are read by ranges, several of them on their way at the same time.
+"""Remote files, read by byte range, with several ranges in flight.
 
-A long range is asked for in parts: a server gives more to several connections than to one, and a
-part that fails is a small loss.
+A long range is requested in parts: a server sends more over several connections than over one, and
+a failed part is a small loss.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.remote import RemoteState, forget, is_web, range_of, remote_states
 from jreader.sources.retries import FileReplaced, starter
 
-_PART = 1 << 25  # bytes that are asked for at once: less costs more than it gains on a near server
-_CHUNK = 16  # parts that are on their way at the same time
-_AHEAD = 1 << 26  # bytes of ranges that are on their way before those before them were taken
+_PART = 1 << 25  # bytes per request: smaller ones cost more than they gain on a nearby server
+_CHUNK = 16  # parts in flight
+_AHEAD = 1 << 26  # bytes of ranges in flight ahead of the one that is read next
 _RANGES_AHEAD = 256  # short ranges in flight
 
 
 class RemoteFile(ByteFile):
-    """A file elsewhere, of which ranges are read through fsspec.
+    """A remote file, whose ranges are read through fsspec.
 
     >>> import fsspec
     >>> with fsspec.open("memory://letters", "wb") as out:
@@ -38,34 +38,34 @@ class RemoteFile(ByteFile):
 
     Args:
         path: Its name, which begins with a protocol.
-        seen: What it was when it was first looked at; None to ask now.
+        seen: The state of the file when first checked; None to check now.
 
     Raises:
-        DamagedData: There is no such file (any more).
+        DamagedData: The file does not exist (any more).
         OSError: It cannot be reached.
     """
 
     is_remote = True
 
     def __init__(self, path: str, seen: RemoteState | None = None) -> None:
-        """Asks what the file is now, if that is not known."""
+        """Request the state of the file if unknown."""
         self.url = path
         (found,) = remote_states([path]) if seen is None else [seen]
         if found is None:
             raise changed(path, "cannot be found any more")
         self.state: RemoteState = found
         stamp = self.state.stamp_of(path)
-        near = 1 << 18  # what comes in the time that a server takes to answer
+        near = 1 << 18  # bytes that arrive within the latency of a server
         super().__init__(masked(path), self.state.st_size, stamp, near)
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-        """The bytes of each range (offset and size), in that order; several come at a time.
+        """Yield the bytes of each range (offset and size), in order; several are in flight.
 
-        The next ones are on their way while those that came are taken.
+        Later ranges are fetched while the caller uses earlier ones.
 
         Raises:
             DamagedData: The file has changed since it was found, or is gone.
-            OSError: They could not be had.
+            OSError: They cannot be read.
         """
         if not is_web(self.url):
             self._check_state()
@@ -89,7 +89,7 @@ class RemoteFile(ByteFile):
                 coming.cancel()
 
     def _next_arrived(self, in_flight: deque[list[Future[bytes]]]) -> bytes:
-        """The first of the ranges that are on their way, when it has come."""
+        """Wait for the first range in flight, and return it."""
         try:
             data = b"".join([part.result() for part in in_flight[0]])
         except OSError as error:
@@ -105,12 +105,12 @@ class RemoteFile(ByteFile):
         return data
 
     def _check_state(self) -> None:
-        """Raises DamagedData if the file is another one now, or was when it was looked at last."""
-        with suppress(OSError):  # it cannot be reached: the ranges may come
+        """Raise DamagedData if the file has changed, or had when it was checked last."""
+        with suppress(OSError):  # unreachable: the ranges may still arrive
             check_state(self.path, self.state, *remote_states([self.url]))
 
 
 def _cut(offset: int, size: int) -> list[tuple[int, int]]:
-    """A range in parts; none of an empty one."""
+    """Split a range into parts; an empty range has none."""
     end = offset + size
     return [(low, min(_PART, end - low)) for low in range(offset, end, _PART)]

@@ -1,11 +1,11 @@
-"""Indices of data sets of many files: one file for all of them, kept as that of one file is.
+"""Indices of data sets of many files: one index file for all, cached like that of a single file.
 
-It is an array of int64, mapped, which all processes of a machine share: what each file was (its
-size and the time of its last change), hashes of the names, and what was found in each. Its name is
-a hash of the names, so those that changed are looked through again, and no others; so are those of
-a set that grew, since the last indices of a folder are kept. It lies in the folder `.jreader`
-beside the files, if there is one that can be written, for all hosts that read them (`jreader index`
-makes it); else in the cache folder.
+It is a mapped int64 array, which all processes of a machine share: the state of each file (its size
+and modification time), hashes of the names, and the contents found in each. Its own name is a hash
+of the file names. When files change, only these are scanned again; and as the last indices of a
+folder are kept, a data set that grew is scanned only for new files. It is stored in the folder
+`.jreader` beside the files, if that exists and is writable, for all hosts that read them (`jreader
+index` creates it); else in the cache folder.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ from jreader.sources.files.stored_files import Latest
 from jreader.sources.remote import remote_among
 
 MANY = 256
-"""Files of a data set from which on they have one index together."""
+"""The number of files from which on a data set has one index."""
 
 BESIDE = ".jreader"
-"""The folder beside the files that holds their indices, where there is one."""
+"""The folder beside the files that holds their indices, if it exists."""
 
 SETS = "sets"
-"""The folder of the cache folder that holds those of others."""
+"""The subfolder of the cache folder for the other indices."""
 
-_CHUNK = 64  # files that a thread looks through one after another
+_CHUNK = 64  # files that a thread scans in one task
 _REMOTE_THREADS = 32  # threads that scan remote files, which are slow
-_SIBLINGS = 8  # indices that are kept of one folder: those that were used last
-_UNKNOWN = -1  # instead of what a file was, where its index is not to be trusted
+_SIBLINGS = 8  # indices to keep per folder: the most recently used
+_UNKNOWN = -1  # the state of a file whose index is not trusted
 _NOTHING = np.zeros(0, np.int64)
 
 
 def folder_beside(paths: Sequence[str]) -> Path | None:
-    """The folder beside files that may hold their index; None for those elsewhere.
+    """Return the folder beside files that may hold their index; None for remote files.
 
     >>> str(folder_beside(["/data/a/1.tar", "/data/b/1.tar"]))
     '/data/.jreader'
@@ -63,18 +63,18 @@ def folder_beside(paths: Sequence[str]) -> Path | None:
 
 
 def shared_folder(paths: Sequence[str]) -> str:
-    """The folder that all files are in, as their names begin."""
+    """Return the folder that contains all files, judging by their names."""
     low, high = min(paths), max(paths)
     differ = (at for at, (one, other) in enumerate(zip(low, high, strict=False)) if one != other)
     return low[: low.rfind("/", 0, next(differ, len(low))) + 1]
 
 
 class SetIndex(NamedTuple):
-    """What was found in each file of a data set.
+    """The contents found in each file of a data set.
 
     Attributes:
-        values: What was found, end to end.
-        begins: Where that of each file begins, and where the last one ends.
+        values: The concatenated contents.
+        begins: Where those of each file begin, and where the last ones end.
     """
 
     values: Array
@@ -82,7 +82,7 @@ class SetIndex(NamedTuple):
 
     @classmethod
     def of_parts(cls, parts: Sequence[Array]) -> SetIndex:
-        """What was found in each file, put end to end."""
+        """Concatenate the contents found in each file."""
         values = parts[0] if len(parts) == 1 else np.concatenate([_NOTHING, *parts])
         return cls(values, offsets_of([*map(len, parts)]))
 
@@ -90,23 +90,23 @@ class SetIndex(NamedTuple):
 def set_index(
     index: FileIndex, paths: Sequence[str], seen: States, files: Latest[ByteFile]
 ) -> SetIndex:
-    """The index of a data set: the one that was kept, or what is found, which is kept.
+    """Return the index of a data set: from the cache, or found and cached.
 
     Args:
-        index: What it has of each file.
+        index: Describes the index of each file.
         paths: The names of the files.
-        seen: What they were when they were first looked at.
+        seen: Their states when first checked.
         files: The files.
 
     Raises:
-        DamagedData: `find` raises it, of the first file in order for which it does. What was found
-            before is kept.
+        DamagedData: `find` raised it; the error is that of the first such file in order. Contents
+            found before are cached.
     """
     place, states = _IndexFiles(index, paths), seen.identities()
     parts = dict[int, Array]()
     for path, kept in place.kept():
         if path.name.endswith(place.name) and np.array_equal(kept.states, states):
-            if path.parent != place.folders[0][0]:  # it is shared from now on
+            if path.parent != place.folders[0][0]:  # from now on it is shared
                 place.save(kept)
             return kept.found
         parts |= kept.unchanged(place.hashes, states)
@@ -133,7 +133,7 @@ def set_index(
 
 
 class _StoredIndex(NamedTuple):
-    """An index as it is kept: what files were, hashes of their names, and what was found."""
+    """A stored index: states of files, hashes of their names, and the contents found."""
 
     states: Array
     hashes: Array
@@ -145,7 +145,7 @@ class _StoredIndex(NamedTuple):
 
     @classmethod
     def read(cls, path: Path) -> _StoredIndex | None:
-        """What was `written` to a file; None if there is none, or it is another thing."""
+        """Load a `written` index; None if the file is missing or invalid."""
         written = load_index(path, mapped=True)
         if written is None or written.ndim > 1:
             return None
@@ -160,7 +160,7 @@ class _StoredIndex(NamedTuple):
         return cls(head[:2], head[2], SetIndex(found, begins))
 
     def unchanged(self, hashes: Array, states: Array) -> dict[int, Array]:
-        """What it has of files of these names that are what they were, by their numbers."""
+        """Return the contents of files whose names and states are unchanged, by file number."""
         order = self.hashes.argsort()
         at = order[np.searchsorted(self.hashes, hashes, sorter=order).clip(0, len(order) - 1)]
         same = (self.hashes[at] == hashes) & (self.states[:, at] == states).all(axis=0)
@@ -169,12 +169,12 @@ class _StoredIndex(NamedTuple):
 
 
 class _IndexFiles:
-    """Where the index of a data set is kept.
+    """The places of a data set's index.
 
     Attributes:
-        name: What the name of its file ends in, by the names of the files.
-        folders: Where it may lie, and what the names of all indices of their folder begin with
-            there; the first one that can be written has it.
+        name: The suffix of its file name, a hash of the file names.
+        folders: The candidate folders, each with the name prefix that indices of the data set's
+            folder share there; the first that is writable is used.
     """
 
     def __init__(self, index: FileIndex, paths: Sequence[str]) -> None:
@@ -195,7 +195,7 @@ class _IndexFiles:
         return np.fromiter(map(number_of, self._names), np.int64, len(self._names))
 
     def kept(self) -> Iterator[tuple[Path, _StoredIndex]]:
-        """The index of files of these names; then those of data sets in the same folder."""
+        """Yield the index of files with these names; then those of data sets in the same folder."""
         own = (folder / f"{begin}{self.name}" for folder, begin in self.folders)
         kin = (path for folder, begin in self.folders for path in folder.glob(f"{begin}-*.npy"))
         for path in chain(own, kin):
@@ -203,7 +203,7 @@ class _IndexFiles:
                 yield path, kept
 
     def save(self, kept: _StoredIndex) -> None:
-        """Keeps it in the first folder that can be written, for as long as it is used."""
+        """Save an index in the first writable folder; unused ones are removed later."""
         for folder, begin in self.folders:
             with suppress(OSError):
                 save_index(folder / f"{begin}{self.name}", kept.written())

@@ -1,6 +1,6 @@
-"""The file of a path, wherever it is; of a remote one, a store may keep blocks.
+"""Open the file at a path, local or remote; a store may cache blocks of remote files.
 
-What is kept is read here, and the rest is fetched.
+Cached blocks are read from the store, and the rest is fetched.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from jreader.sources.files.remote_files import RemoteFile
 from jreader.sources.remote import RemoteState, is_remote
 
 T = TypeVar("T")
-_MAX_FILES = 1024  # files of a data set whose place, or footer, is held
-_CHUNK = 1 << 24  # bytes of blocks that one thread asks for
+_MAX_FILES = 1024  # files of a data set whose state or footer is cached
+_CHUNK = 1 << 24  # bytes of blocks that one thread requests
 _THREADS = 4  # threads that fetch and store blocks: some write while others wait
-_FILES = 16  # files elsewhere that are read at the same time
-_REQUEST = 1 << 22  # bytes of small blocks that one request asks for
+_FILES = 16  # remote files to read at the same time
+_REQUEST = 1 << 22  # bytes of small blocks that one request fetches
 
 
 class BlockPiece(NamedTuple):
@@ -37,7 +37,7 @@ class BlockPiece(NamedTuple):
 
 
 class StoredFile(ByteFile):
-    """A remote file of which a store keeps blocks; it is read like any other.
+    """A remote file whose blocks a store caches; it is read like any other.
 
     Args:
         remote: The file.
@@ -56,7 +56,7 @@ class StoredFile(ByteFile):
         return f"{self.remote!r}, kept by {self.store!r}"
 
     def read_many(self, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-        """The bytes of each range (offset and size), in that order, as of the remote file."""
+        """Yield the bytes of each range (offset and size), in order, as `RemoteFile` does."""
         for offset, size in ranges:
             self.check_range(offset, size)
         pieces = [self.pieces(*each) for each in ranges]
@@ -66,17 +66,17 @@ class StoredFile(ByteFile):
             yield b"".join(islice(parts, len(each)))
 
     def read_all(self, ranges: Sequence[tuple[int, int]], permit: Permit) -> list[bytes]:
-        """The same on this thread, which keeps blocks as long as it may."""
+        """Read ranges on this thread; store blocks as long as permitted."""
         pieces = [self.pieces(*each) for each in ranges]
         parts = iter(self._read(list(chain.from_iterable(pieces)), permit))
         return [b"".join(islice(parts, len(each))) for each in pieces]
 
     def announce(self, ranges: Iterable[tuple[int, int]]) -> None:
-        """Announces the next ranges, so that the store keeps what is needed soon."""
+        """Announce the next ranges, so that the store keeps what is needed soon."""
         self.store.announce(self, ranges)
 
     def pieces(self, offset: int, size: int) -> list[BlockPiece]:
-        """The pieces that make a range."""
+        """Split a range into pieces of blocks."""
         each, end = self.store.block, offset + size
         numbers = range(offset // each, -(-end // each)) if size else ()
         return [
@@ -85,19 +85,19 @@ class StoredFile(ByteFile):
         ]
 
     def name_of(self, number: int) -> str:
-        """The name of the file of a block."""
+        """Return the file name of a block."""
         return f"{self.key}-{number}.block"
 
     def size_of(self, number: int) -> int:
-        """How many bytes a block has."""
+        """Return the size of a block in bytes."""
         return min(self.store.block, self.size - number * self.store.block)
 
     def fetched(self, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-        """Fetches blocks, kept in the store or not; adjacent ones in one request.
+        """Fetch blocks, whether the store has them or not; adjacent ones in one request.
 
         Raises:
             DamagedData: The file has changed.
-            OSError: They cannot be had.
+            OSError: They cannot be fetched.
         """
         runs, most = list[list[int]](), max(_REQUEST // self.store.block, 1)
         for number in numbers:
@@ -112,7 +112,7 @@ class StoredFile(ByteFile):
                 yield number, data[low : low + self.size_of(number)]
 
     def _batches(self, pieces: Sequence[BlockPiece]) -> Iterator[Sequence[BlockPiece]]:
-        """Pieces that follow one another, of not too many blocks."""
+        """Group consecutive pieces, limiting the number of blocks per group."""
         most, low, wanted = max(_CHUNK // self.store.block, 1), 0, set[int]()
         for high, piece in enumerate(pieces):
             if len(wanted) == most and piece.number not in wanted:
@@ -136,7 +136,7 @@ class StoredFile(ByteFile):
 def _read_in_turn(
     reads: Sequence[Callable[[Permit], list[bytes]]], threads: int
 ) -> Iterator[bytes]:
-    """What several reads give, in that order; the next ones are read on threads."""
+    """Yield the results of several reads, in order; threads read ahead."""
     if len(reads) < 2:
         for read in reads:
             yield from read(Permit())
@@ -158,11 +158,11 @@ def _read_in_turn(
 
 
 def open_file(path: str, store: Store | None = None, seen: State = None) -> ByteFile:
-    """The file of that path, to be read by ranges; it is opened when it is first read.
+    """Return the file at a path, to read by byte range; it is opened on the first read.
 
-    It is the file that was `seen`, or that is there now. A path that begins with a protocol
-    (`s3://`, `https://`) is that of a file elsewhere, which is read through fsspec; a `store` keeps
-    what was fetched of it.
+    The file has the state `seen`, or its current one. A path that begins with a protocol (`s3://`,
+    `https://`) is a remote file, which is read through fsspec; a `store` caches what was fetched of
+    it.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -173,8 +173,8 @@ def open_file(path: str, store: Store | None = None, seen: State = None) -> Byte
     (6, b'cde')
 
     Raises:
-        DamagedData: There is no such file (any more).
-        OSError: A file elsewhere cannot be reached.
+        DamagedData: The file does not exist (any more).
+        OSError: A remote file cannot be reached.
         ModuleNotFoundError: fsspec is not installed: `python -m pip install 'jreader[far]'`.
     """
     if not is_remote(path):
@@ -184,7 +184,7 @@ def open_file(path: str, store: Store | None = None, seen: State = None) -> Byte
 
 
 class Latest(Generic[T]):
-    """What is made of each item of a sequence when it is asked for; the latest are held.
+    """Maps `make` over a sequence lazily, and caches the latest results.
 
     >>> made = []
     >>> squares = Latest(lambda number: made.append(number) or number**2, range(4))
@@ -192,7 +192,7 @@ class Latest(Generic[T]):
     (9, 9, 4, [3])
 
     Args:
-        make: Makes it of an item; threads call it at the same time.
+        make: Makes the result for an item; must be thread-safe.
         of: The items.
     """
 
@@ -201,7 +201,7 @@ class Latest(Generic[T]):
         self._held = lru_cache(_MAX_FILES)(lambda at: make(of[at]))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Without those that were made."""
+        """Pickle without the cached results."""
         return Latest, (self._make, self._items)
 
     def __len__(self) -> int:
@@ -215,7 +215,7 @@ class Latest(Generic[T]):
 
 
 def files_of(paths: Sequence[str], seen: States, store: Store | None = None) -> Latest[ByteFile]:
-    """The files of a data set, as they were when they were first seen."""
+    """Return the files of a data set, in their states when first checked."""
     return Latest(partial(_file_of, paths, seen, store), range(len(paths)))
 
 
@@ -224,9 +224,9 @@ def _file_of(paths: Sequence[str], seen: States, store: Store | None, at: int) -
 
 
 def read_many(requests: Sequence[tuple[ByteFile, int, int]]) -> Iterator[bytes]:
-    """The bytes of many ranges (a file, an offset, a size), in that order.
+    """Yield the bytes of many ranges (a file, an offset, a size), in that order.
 
-    Those of files elsewhere are asked for several at a time.
+    Ranges of remote files are requested several at a time.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory

@@ -1,8 +1,8 @@
-"""The members of a tar archive: ustar, pax and GNU headers, read in place.
+"""Parse the members of a tar archive: ustar, pax and GNU headers.
 
-An archive is a header of 512 bytes for each member, its data, and zeros up to the next multiple of
-512; blocks of zeros end it. Names and sizes that do not fit into a header stand in members of their
-own before it: GNU's "L", and pax's "x" and "g".
+An archive holds a header of 512 bytes for each member, its data, and zeros up to the next multiple
+of 512; blocks of zeros end it. Names and sizes that do not fit into a header are stored in members
+of their own before it: GNU's "L", and pax's "x" and "g".
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ BLOCK = 512
 _ZEROS = bytes(BLOCK)
 _FILES = (b"0", b"\0", b"7")
 _LONG_NAME, _LONG_LINK, _PAX, _PAX_FOR_ALL, _SPARSE = b"L", b"K", b"x", b"g", b"S"
-_EMPTY = 10240  # bytes of an archive of nothing, as tar writes it
-_PADDING = 1 << 20  # zeros behind the last member: those of the longest record that tar writes
+_EMPTY = 10240  # bytes of an empty archive, as tar writes it
+_PADDING = 1 << 20  # zeros after the last member: at most the longest record that tar writes
 _ZEROED = (
     "a disk that was full, or a copy that broke off, leaves such a file. Cut the zeros off if "
     "nothing is missing"
 )
-_NAMELESS = "\0"  # as if the zeros were a member, so that they are no part of the last sample
+_NAMELESS = "\0"  # treat the zeros as a member, so that they are not part of the last sample
 _NO_END = (
     "it does not end in blocks of zeros, as archives do, so the last sample may lack a part: if it "
     "is complete, append 1024 zero bytes"
@@ -32,9 +32,9 @@ class Member(NamedTuple):
 
     Attributes:
         name: Its name, with folders.
-        header: The byte at which its headers begin.
-        begin: The byte at which its data begin.
-        size: How many bytes of data it has.
+        header: The byte where its headers begin.
+        begin: The byte where its data begin.
+        size: The size of its data in bytes.
     """
 
     name: str
@@ -44,15 +44,15 @@ class Member(NamedTuple):
 
 
 class DamagedMember(ValueError):
-    """What is wrong with an archive.
+    """Describes the damage in an archive.
 
     Attributes:
-        place: The byte at which it is.
-        member: The name and the first header of the member that it is in, if these are whole.
+        place: The byte where it is.
+        member: The name and first header of the damaged member, if these are intact.
     """
 
     def __init__(self, place: int, said: str, member: tuple[str, int] | None = None) -> None:
-        """Says what and where it is."""
+        """Describe the damage and its place."""
         super().__init__(f"{said} (byte {place:,})")
         self.place, self.member = place, member
 
@@ -60,16 +60,16 @@ class DamagedMember(ValueError):
 def members(
     get: Callable[[int, int], bytes], at: int, end: int, size: int
 ) -> Iterator[Member | None]:
-    """The regular files of an archive whose headers begin in a part of it; None for an end.
+    """Yield the regular files whose headers begin in a part of an archive; None for an end.
 
     Args:
-        get: Returns some bytes of the archive: it is given where they begin, and how many.
-        at: The byte at which a member begins.
+        get: Returns bytes of the archive, given where they begin, and how many.
+        at: The byte where a member begins.
         end: Where to stop.
-        size: How many bytes the archive has.
+        size: The size of the archive in bytes.
 
     Raises:
-        DamagedMember: What stands there is no header, or the archive ends before the data.
+        DamagedMember: There is no valid header, or the archive ends before the data.
     """
     header, long_name, pax, ended = at, "", dict[str, str](), False
     while at < end:
@@ -102,7 +102,7 @@ def _block(get: Callable[[int, int], bytes], at: int, size: int) -> bytes:
 
 
 def _end_of_zeros(get: Callable[[int, int], bytes], at: int, end: int, size: int) -> int:
-    """Where the blocks of zeros end that begin there."""
+    """Return where the blocks of zeros end that begin here."""
     place, most = at, _PADDING if at else _EMPTY
     while place < end and _block(get, place, size) == _ZEROS:
         place += BLOCK
@@ -113,14 +113,14 @@ def _end_of_zeros(get: Callable[[int, int], bytes], at: int, end: int, size: int
 
 
 def _described(block: bytes, at: int, header: int, pax: dict[str, str], long_name: str) -> Member:
-    """What a header says, and those before it that are about the same member."""
+    """Combine a header with the earlier ones that describe the same member."""
     name = pax.get("path") or long_name or _name(block)
     many = int(pax.get("size", 0)) or _number(block[124:136], at)
     return Member(name, header, at + BLOCK, many)
 
 
 def _check_readable(kind: bytes, pax: dict[str, str], member: Member, size: int) -> None:
-    """Raises DamagedMember if an archive of that size ends before the data, or they are sparse."""
+    """Raise DamagedMember if the archive ends before the data, or the file is sparse."""
     most, said = size - member.begin, ""
     if not 0 <= member.size <= most:
         said = f"a member has {member.size:,} bytes, and {most:,} follow"
@@ -132,7 +132,7 @@ def _check_readable(kind: bytes, pax: dict[str, str], member: Member, size: int)
 
 
 def _check_sum(block: bytes, at: int) -> None:
-    """The sum of all bytes, those of the sum itself as spaces."""
+    """Verify the sum of all header bytes, counting those of the sum itself as spaces."""
     said = _number(block[148:156], at)
     given = sum(block) - sum(block[148:156]) + 8 * 32
     if said != given and said != given - 256 * sum(byte > 127 for byte in block):
@@ -140,7 +140,7 @@ def _check_sum(block: bytes, at: int) -> None:
 
 
 def _number(field: bytes, at: int) -> int:
-    """A number in octal digits, or, if it is large, in bytes."""
+    """Parse a number: octal digits, or bytes if it is large."""
     if field[0] in (0o200, 0o377):
         return int.from_bytes(field[1:], signed=field[0] == 0o377)
     try:
@@ -159,7 +159,7 @@ def _text(field: bytes) -> str:
 
 
 def _pax_records(content: bytes, at: int) -> dict[str, str]:
-    """The lines of a pax header, each a length, a name and a value."""
+    """Parse the lines of a pax header, each a length, a name and a value."""
     records, place = dict[str, str](), 0
     try:
         while place < len(content) and content[place]:
@@ -172,7 +172,7 @@ def _pax_records(content: bytes, at: int) -> dict[str, str]:
 
 
 def _pax_record(content: bytes, place: int) -> tuple[str, str, int]:
-    """The line that begins there: its name, its value, and where it ends."""
+    """Parse the line that begins here: return its name, its value, and where it ends."""
     space = content.index(b" ", place)
     after = place + int(content[place:space])
     name, equals, value = content[space + 1 : after - 1].partition(b"=")

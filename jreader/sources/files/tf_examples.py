@@ -1,9 +1,8 @@
-"""`tf.train.Example`, read from its bytes (protocol buffers), without TensorFlow.
+"""Parse `tf.train.Example` from its bytes (protocol buffers), without TensorFlow.
 
-An Example is field 1, Features, whose field 1 is an entry for each feature: its name (1) and a
-Feature (2), which is a list of bytes (1), of floats (2) or of int64 (3), whose values are field 1.
-Numbers may be packed or not. What comes twice is merged, and fields that are not known are skipped,
-as the format asks for.
+An Example is field 1, Features, whose field 1 is an entry per feature: its name (1) and a Feature
+(2), which is a list of bytes (1), floats (2) or int64 (3), whose values are field 1. Numbers may be
+packed or not. As the format requires, repeated messages are merged, and unknown fields skipped.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ _LISTS = {1: "bytes", 2: "floats", 3: "ints"}
 _TYPED = {"bytes": "bytes", "floats": "np.float32", "ints": "np.int64"}
 _KINDS = {"b": "ints", "i": "ints", "u": "ints", "f": "floats"}
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_FEW = 8  # bytes of varints that are read one by one
+_FEW = 8  # bytes of varints to read one by one
 
 
 @dataclass(frozen=True, repr=False)
 class Feature:
-    """What to read of a feature.
+    """How to read a feature.
 
     Attributes:
         dtype: The dtype of its numbers; "bytes" for bytes.
@@ -42,11 +41,11 @@ class Feature:
 
     @property
     def kind(self) -> str:
-        """The kind of list that has its values."""
+        """The kind of list that holds its values."""
         return "bytes" if self.dtype == "bytes" else _KINDS[np.dtype(self.dtype).kind]
 
     def __repr__(self) -> str:
-        """As it was typed."""
+        """Return the feature as a user would type it."""
         named = self.dtype if self.dtype == "bytes" else f"np.{self.dtype}"
         if self.shape is None:
             return f"[{named}]"
@@ -54,13 +53,13 @@ class Feature:
 
 
 def checked_features(call: str, features: Any) -> dict[str, Feature]:
-    """Checks the `features` of `tfrecord`.
+    """Check the `features` of `tfrecord`.
 
     >>> checked_features("tfrecord", {"image": bytes, "ids": [np.int32], "box": (float, (4,))})
     {'image': bytes, 'ids': [np.int32], 'box': (np.float64, (4,))}
 
     Raises:
-        TypeError: It is no dict, or one of the features is none of these.
+        TypeError: It is not a dict, or a feature has an invalid form.
     """
     if not isinstance(features, Mapping) or not features:
         raise TypeError(
@@ -100,7 +99,7 @@ def _kind_and_shape(given: Any) -> tuple[Any, tuple[int, ...] | None]:
 def example_of(
     record: bytes, features: Mapping[str, Feature], path: str, place: int
 ) -> dict[str, Any]:
-    r"""The features of an Example that are asked for.
+    r"""Parse the requested features of an Example.
 
     >>> record = b"\n\x0e\n\x0c\n\x01n\x12\x07\x1a\x05\n\x03\x05\xac\x02"
     >>> example_of(record, {"n": Feature("int64", None)}, "a.tfrecord", 0)
@@ -109,12 +108,12 @@ def example_of(
     Args:
         record: The bytes of the Example.
         features: What to read.
-        path: The file that the record is in.
-        place: The byte at which the record begins there.
+        path: The file of the record.
+        place: The byte where the record begins in it.
 
     Raises:
-        DamagedData: It is no Example.
-        ValueError: It has not those features.
+        DamagedData: It is not an Example.
+        ValueError: It lacks a requested feature.
     """
     where = f"the record at byte {place:,}"
     try:
@@ -142,7 +141,7 @@ def _listed(entries: Mapping[str, bytes]) -> str:
 
 
 def _fitted(feature: Feature, kind: str, values: Any, name: str) -> Any:
-    """The values as they were asked for."""
+    """Return the values in the requested form."""
     if values is None or not kind:
         values = [] if feature.dtype == "bytes" else np.zeros(0, feature.dtype)
     elif kind != feature.kind:
@@ -159,7 +158,7 @@ def _fitted(feature: Feature, kind: str, values: Any, name: str) -> Any:
 
 
 def _cast(values: Array, dtype: str, name: str) -> Array:
-    """The numbers as a dtype, which has all whole ones as they are."""
+    """Cast numbers to a dtype, raising if it cannot hold a whole number."""
     cast = values.astype(dtype, copy=False)
     if values.dtype.kind == "i" and cast is not values and (cast != values).any():
         wrong = values[cast != values][0]
@@ -169,11 +168,11 @@ def _cast(values: Array, dtype: str, name: str) -> Array:
 
 
 def _message_fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
-    """The fields of a message: number, wire type, and the value: an int, or its bytes."""
+    """Yield the fields of a message: number, wire type, and value (an int or bytes)."""
     at, size = 0, len(data)
     while at < size:
         tag = data[at]
-        tag, at = (tag, at + 1) if tag < 0x80 else _varint(data, at)  # a call costs as much again
+        tag, at = (tag, at + 1) if tag < 0x80 else _varint(data, at)  # a call would double the time
         number, wire = tag >> 3, tag & 7
         if wire == _VARINT:
             value, at = _varint(data, at)
@@ -208,7 +207,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _entries(record: bytes) -> Iterator[tuple[str, bytes]]:
-    """The name of each feature, and the bytes of the Feature."""
+    """Yield the name of each feature, and the bytes of the Feature."""
     for features in _of_field_1(record):
         for entry in _of_field_1(features):
             name, feature = b"", b""
@@ -216,19 +215,19 @@ def _entries(record: bytes) -> Iterator[tuple[str, bytes]]:
                 if wire == _BYTES and number == 1:
                     name = value
                 elif wire == _BYTES and number == 2:
-                    feature += value  # two messages end to end are merged
+                    feature += value  # concatenated messages merge
             yield name.decode(), feature
 
 
 def _of_field_1(data: bytes) -> list[bytes]:
-    """The bytes of the fields with that number in a message."""
+    """Return the bytes of all fields 1 of a message."""
     return [
         value for number, wire, value in _message_fields(data) if number == 1 and wire == _BYTES
     ]
 
 
 def _feature_values(feature: bytes) -> tuple[str, Any]:
-    """The kind of a feature, "" if it has none, and its values: a list of bytes, or an array."""
+    """Return the kind of a feature ("" for none), and its values: a list of bytes, or an array."""
     kind, body = _list_of(feature)
     if kind == "bytes":
         return kind, _of_field_1(body)
@@ -244,17 +243,17 @@ def _feature_values(feature: bytes) -> tuple[str, Any]:
 
 
 def _list_of(feature: bytes) -> tuple[str, bytes]:
-    """The list that a feature holds: its kind, and the message."""
+    """Return the list in a feature: its kind, and the message."""
     kind, body = "", b""
     for number, wire, content in _message_fields(feature):
-        if wire == _BYTES and number in _LISTS:  # the last kind counts, and parts of it are merged
+        if wire == _BYTES and number in _LISTS:  # the last kind counts, and its parts are merged
             body = body + content if kind == _LISTS[number] else content
             kind = _LISTS[number]
     return kind, body
 
 
 def _varints(data: bytes) -> Array:
-    """Numbers of 7 bits a byte, the low ones first, as int64."""
+    """Decode varints, 7 bits per byte, low bits first, to int64."""
     if data.isascii():  # one byte each
         return np.frombuffer(data, np.uint8).astype(np.int64)
     if len(data) <= _FEW:
@@ -280,4 +279,4 @@ _floats = partial(np.frombuffer, dtype=np.dtype("<f4"))
 _NUMBERS: dict[str, dict[int, Callable[[Any], Array]]] = {
     "floats": {_BYTES: _floats, _FIXED32: _floats},
     "ints": {_BYTES: _varints, _VARINT: lambda value: np.array([value], np.uint64).view(np.int64)},
-}  # what reads the numbers of a list, by their wire type: packed, or one by one
+}  # decoders of numbers by kind and wire type: packed, or one by one

@@ -1,9 +1,8 @@
-"""Recordings: files of sounds or pictures that follow one another, and clips of one size of them.
+"""Recordings: files of consecutive frames (sounds, videos), and clips of one size cut from them.
 
-A recording has a number of frames, which is known before any of them is decoded: so a clip is a
-file and its first frame, both found by arithmetic. A format says what it keeps of a file
-(`Recordings.look`), and decodes frames (`Recording`); how files are opened, what is decoded ahead,
-and what is damaged is the same for all.
+The number of frames of a recording is known before decoding, so a clip is a file and a first frame,
+both computed by arithmetic. A format defines what to index of a file (`Recordings.look`), and how
+to decode frames (`Recording`); opening files, decoding ahead, and reporting damage are shared.
 """
 
 from jreader.sources.recordings.recorded import Measured, Open, Recording, Recordings

@@ -1,11 +1,10 @@
-"""`audio`: sounds in WAV, FLAC, MP3 and Ogg files, whole or as clips, resampled while decoded.
+"""`audio`: read WAV, FLAC, MP3 and Ogg sounds, whole or as clips, resampled while decoding.
 
-libsndfile seeks exactly in WAV, FLAC and Opus. What it decodes behind a seek in MP3 and Vorbis is
-wrong at first, or shifted, without an error: up to 0.4 of full scale, in a tenth of all clips.
-So MP3 is decoded from before a clip on, by as much as its frames may borrow bits from one another;
-and Vorbis is sent to its first frame before each seek, and never into its last page, whose place
-libsndfile gets wrong. Then clips are bit-equal to what a decoder gives that begins at the first
-frame (MP3 within 1e-7).
+libsndfile seeks exactly in WAV, FLAC and Opus. In MP3 and Vorbis, what it decodes after a seek is
+wrong at first, or shifted, without an error: by up to 0.4 of full scale, in a tenth of all clips.
+So MP3 is decoded from an earlier frame on, as far back as frames may borrow bits from one another;
+Vorbis seeks to the first frame before each seek, and never into the last page, whose place
+libsndfile gets wrong. Then clips are bit-equal to a decode from the first frame (MP3 within 1e-7).
 """
 
 from __future__ import annotations
@@ -26,39 +25,39 @@ from jreader.sources.files.file_readers import Paths
 from jreader.sources.files.set_indices import SetIndex
 from jreader.sources.recordings.recorded import Measured, Open, Recordings
 
-_MP3_PREROLL = 1 << 14  # frames of MP3 that are decoded before a clip: 23 packets of 576, and more
-_MARGIN = 256  # frames, of the lower rate, that the filters of soxr look at before and behind
-_STREAMED = 0x7FFF0000  # bytes that the header of a WAV has from here on, where they were not known
+_MP3_PREROLL = 1 << 14  # frames of MP3 to decode before a clip: 23 packets of 576, and more
+_MARGIN = 256  # frames, at the lower rate, that soxr's filters use before and after
+_STREAMED = 0x7FFF0000  # bytes: a WAV header claims at least this many if the length was unknown
 
 
 soundfile = partial(extra, "soundfile", "audio", "this needs soundfile")
-"""Imports the package that decodes sounds; raises ModuleNotFoundError if it is not installed."""
+"""Import the package that decodes sounds; raise ModuleNotFoundError if it is not installed."""
 
 soxr = partial(extra, "soxr", "audio", "rate= needs soxr")
-"""Imports the package that resamples them, likewise."""
+"""Import the package that resamples sounds; raise ModuleNotFoundError if it is not installed."""
 
 
 def sound_header(stream: Any) -> Array:
-    """The frames, rate and channels of a sound, and the last frame to which libsndfile can seek.
+    """Return a sound's frames, rate and channels, and the last frame that libsndfile can seek to.
 
     Raises:
-        EOFError: The file was cut off.
-        RuntimeError: It is no sound that libsndfile knows.
+        EOFError: The file is truncated.
+        RuntimeError: libsndfile does not support it.
     """
     with soundfile().SoundFile(stream) as sound:
         said = re.search(r"data : (\d+) \(should be (\d+)\)", sound.extra_info)
         if said and int(said[2]) < int(said[1]) < _STREAMED:
             raise EOFError(f"its header says {said[1]} bytes, and {said[2]} follow")
-        if sound.frames > 1 << 62:  # as libsndfile says of a FLAC that was written to a pipe
+        if sound.frames > 1 << 62:  # how libsndfile shows a FLAC that was written to a pipe
             raise ValueError("its header has no length: type ffmpeg -i in.flac out.flac")
         last = sound.frames - (_last_page(stream) if sound.format == "OGG" else 0)
         return np.array([sound.frames, sound.samplerate, sound.channels, last])
 
 
 def _last_page(stream: Any) -> int:
-    """How many frames the last page of an Ogg file has."""
-    stream.seek(max(stream.seek(0, io.SEEK_END) - (1 << 17), 0))  # a page has 1 << 16 at the most
-    tail = stream.read(1 << 17)  # all that are left would be read by parts
+    """Return the number of frames in the last page of an Ogg file."""
+    stream.seek(max(stream.seek(0, io.SEEK_END) - (1 << 17), 0))  # a page has 1 << 16 at most
+    tail = stream.read(1 << 17)  # without a size, this would read in pieces
     pages = [page.start() for page in re.finditer(b"OggS\\0", tail)][-2:]
     if len(pages) < 2 or not tail[pages[1] + 5] & 4:
         raise EOFError("it ends before its last page")
@@ -67,47 +66,47 @@ def _last_page(stream: Any) -> int:
 
 
 def resampled_length(frames: Any, rate: Any, to: Any) -> Any:
-    """How many frames there are at another rate, as soxr counts them."""
+    """Return the number of frames at another rate, as soxr counts them."""
     return (2 * frames * to + rate) // (2 * rate)
 
 
 class Sound:
-    """A sound that is open.
+    """An open sound.
 
     Args:
         stream: Its bytes.
-        known: What `sound_header` found.
-        rate: The rate at which frames are given; None for its own.
-        mono: Whether the mean of its channels is given.
+        known: The result of `sound_header`.
+        rate: The rate to resample to; None for its own.
+        mono: Whether to average the channels.
     """
 
     held = 1 << 23
 
     def __init__(self, stream: Any, known: Array, rate: int | None, *, mono: bool) -> None:
-        """Opens it."""
+        """Open the sound."""
         self._sound, self._mono, self._position = soundfile().SoundFile(stream), mono, 0
         self._frames, self._rate, _, self._last = known.tolist()
         self._target_rate = rate or self._rate
 
     def read(self, first: int, out: Array) -> None:
-        """Fills `out` with the frames from `first` on, at the rate that is wanted.
+        """Fill `out` with the frames from `first` on, at the target rate.
 
         Raises:
-            EOFError: Fewer frames follow.
+            EOFError: There are fewer frames.
         """
         if self._target_rate == self._rate:
             out[...] = self._decoded(first, len(out))
             return
         down, up = Fraction(self._rate, self._target_rate).as_integer_ratio()
         margin = _MARGIN * max(-(-down // up), 1)
-        # both rates have a frame where a multiple of `down` is
+        # at multiples of `down`, frames of both rates coincide
         begin = max((first * down // up - margin) // down * down, 0)
         end = min(-(-(first + len(out)) * down // up) + margin, self._frames)
         made = soxr().resample(self._decoded(begin, end - begin), self._rate, self._target_rate)
         out[...] = made[first - begin // down * up :][: len(out)]
 
     def _decoded(self, first: int, many: int) -> Array:
-        # behind a read that came after a seek, libsndfile decodes an MP3 wrongly
+        # after a seek and a read, libsndfile decodes MP3 wrongly
         continues = first == self._position and self._sound.format != "MP3"
         begin = first if continues else self._seek(first)
         taken = self._sound.read(first + many - begin, "float32", always_2d=True)
@@ -115,12 +114,12 @@ class Sound:
         if self._position < first + many:
             raise EOFError(f"only {self._position:,} of {self._frames:,} frames can be decoded")
         frames: Array = taken[first - begin :]
-        if self._mono and frames.shape[1] > 1:  # a mean of short rows is slow
+        if self._mono and frames.shape[1] > 1:  # the mean of short rows is slow
             frames = np.ascontiguousarray(frames.T).mean(axis=0)[:, None]
         return frames[:, 0] if self._mono else frames
 
     def _seek(self, first: int) -> int:
-        """Seeks to a frame, or one before it from which what follows is decoded rightly."""
+        """Seek to a frame, or to one before it from which decoding is exact."""
         if self._sound.subtype == "VORBIS":
             self._sound.seek(0)
             first = min(first, self._last)
@@ -145,30 +144,30 @@ class audio(Recordings):
     ...     [(clip["audio"].shape, int(clip["file"]), int(clip["begin"])) for clip in clips()]
     [((16000,), 0, 0), ((16000,), 0, 16000)]
 
-    The reader is indexed: it can be shuffled as a whole, sharded, and resumed at any clip, and only
-    what a clip needs is decoded, on threads. The headers of all files are read when the first pass
+    The reader is indexed: you can shuffle it as a whole, shard it, and resume at any clip, and
+    threads decode only what a clip needs. The headers of all files are read when the first pass
     begins, and cached.
 
-    Files in tar archives, in Parquet and in other files are bytes: map `jreader.sounds.waveform`,
-    which decodes each as a whole. Only plain files have clips that are found by number.
+    Sounds in tar archives, Parquet or other files are bytes: map `jreader.sounds.waveform`, which
+    decodes each as a whole. Only plain files have clips that are found by number.
 
     Args:
         paths: A file, a folder (its sounds), a pattern such as `"speech/**/*.flac"`, or a list of
             these, local or remote. The files of a folder or pattern are sorted by name.
         rate: Frames per second; sounds of other rates are resampled (soxr, "HQ"). None for the
             rate of the files, which must all agree.
-        mono: Whether to average the channels, float32[frames]; otherwise samples have
+        mono: Whether to average the channels, to float32[frames]; otherwise samples are
             float32[frames, channels].
         store: Caches blocks of remote files on disk (`Store`).
 
     Raises:
         ModuleNotFoundError: `python -m pip install 'jreader[audio]'` is needed.
-        TypeError: A path is neither a str nor a path, or `rate` is no whole number.
+        TypeError: A path is neither a str nor a path, or `rate` is not a whole number.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
         ValueError: `rate` is less than 1; or, when a pass begins, files differ in their rate or
             their channels.
-        DamagedData: Raised during a pass, after the samples before: a file is cut off, is no sound,
-            or has changed.
+        DamagedData: Raised during a pass, after the samples before: a file is truncated, is not a
+            sound, or has changed.
     """
 
     shown_call = "audio(paths)"
@@ -190,11 +189,11 @@ class audio(Recordings):
         self.keep(paths, rate=rate, mono=mono, store=store)
 
     def look(self, stream: io.BufferedReader) -> Array:
-        """Frames, rate, channels, and the last frame to which libsndfile can seek."""
+        """Return frames, rate, channels, and the last frame that libsndfile can seek to."""
         return sound_header(stream)
 
     def measured(self, index: SetIndex) -> Measured:
-        """How many frames files have at the rate that is wanted, and the shape of one."""
+        """Return the number of frames of each file at the target rate, and the shape of one."""
         frames, rates, channels, _ = index.values.reshape(-1, 4).T
         if self.rate is None:
             self.check_same(rates, "number of frames a second", "rate=16000, to resample them")
@@ -204,7 +203,7 @@ class audio(Recordings):
         return resampled_length(frames, rates, self.rate or rates), (shape, np.float32)
 
     def opener(self) -> Open:
-        """What opens a sound."""
+        """Return the function that opens a sound."""
         return partial(Sound, rate=self.rate, mono=self.mono)
 
     def windows(
@@ -217,20 +216,20 @@ class audio(Recordings):
     ) -> Any:
         """Read clips of `size` frames, or of `seconds` seconds.
 
-        Each sample is a dict of `audio`, the number of its `file` in `paths`, and the frame at
-        which it has its `begin` there. Any clip is found by its number, without decoding what lies
-        before it. The last frames of a file, where they are too few for a clip, are left out.
+        Each sample is a dict of `audio`, the number of its `file` in `paths`, and its first frame
+        there, `begin`. Any clip is found by its number, without decoding what lies before it. The
+        last frames of a file are left out if they are too few for a clip.
 
         Args:
-            size: How many frames a clip has.
-            seconds: How long it is, instead; the reader needs a `rate`.
-            stride: How many frames lie between the begins of two clips, or seconds if `seconds` is
-                given; None for clips that do not overlap.
+            size: Frames per clip.
+            seconds: The length of a clip, instead; the reader needs a `rate`.
+            stride: The distance between the starts of two clips, in frames, or in seconds if
+                `seconds` is given; None for clips that do not overlap.
             drop_last: Whether to drop leftover frames without a warning.
 
         Raises:
-            TypeError: Not one of `size` and `seconds` is given, there is no rate, or this is a
-                reader of clips already.
+            TypeError: Neither or both of `size` and `seconds` are given, there is no rate, or this
+                reader has clips already.
             ValueError: A clip has less than one frame.
         """
         rate = self.rate if size is None else None

@@ -1,4 +1,4 @@
-"""Recordings: their frames and clips as columns, decoded when asked for, and a reader of both."""
+"""The frames and clips of recordings as columns, decoded on demand, and a reader of both."""
 
 from __future__ import annotations
 
@@ -25,41 +25,41 @@ from jreader.sources.files.index_cache import FileIndex
 from jreader.sources.files.set_indices import SetIndex
 from jreader.sources.files.stored_files import Latest
 
-_OPEN = 1 << 29  # bytes held by recordings that stay open: opening may cost as much as a second
-_CHUNK = 1 << 20  # bytes that are decoded at once where clips are wanted one by one
+_OPEN = 1 << 29  # bytes held by recordings that stay open: opening one may take a second
+_CHUNK = 1 << 20  # bytes to decode at a time when clips are requested one by one
 
 
 class Recording(Protocol):
-    """A recording that is open; one thread at a time reads from it.
+    """An open recording; one thread at a time reads it.
 
     Attributes:
-        held: About how many bytes it holds while it is open.
+        held: About how many bytes it holds while open.
     """
 
     held: int
 
     def read(self, first: int, out: Array) -> None:
-        """Fills `out` with the frames from `first` on; what it raises becomes DamagedData."""
+        """Fill `out` with the frames from `first` on; errors become DamagedData."""
 
 
 Open: TypeAlias = Callable[[io.BufferedReader, Array], Recording]
-"""Opens a recording, given its bytes, and what was found when it was looked at."""
+"""Opens a recording, given its bytes and its index."""
 
 Measured: TypeAlias = tuple[Array, tuple[tuple[int, ...], Any]]
-"""How many frames each recording has, and the shape and the dtype of a frame."""
+"""The number of frames in each recording, and the shape and dtype of a frame."""
 
 
 class Frames(ArrayColumn):
-    """A column of the frames of all recordings, end to end.
+    """A column of the frames of all recordings, concatenated.
 
-    A recording stays open for the next clip of it, for one thread at a time.
+    A recording stays open for its next clip; one thread at a time uses it.
 
     Args:
         files: The files.
-        index: What was found in each.
-        measured: How many frames each has, and the shape and dtype of one.
-        opener: Opens one.
-        name: What errors say that a file should be.
+        index: The index of each file.
+        measured: The number of frames in each file, and the shape and dtype of a frame.
+        opener: Opens a recording.
+        name: The expected format, for errors.
     """
 
     late = True
@@ -75,11 +75,11 @@ class Frames(ArrayColumn):
         self.at_once = max(_CHUNK // self.bytes_of(1), 1)
 
     def bytes_of(self, frames: int) -> int:
-        """How many bytes so many frames have."""
+        """Return the size of so many frames in bytes."""
         return frames * prod(self.shape[1:]) * self.dtype.itemsize
 
     def spans(self, begins: Array, ends: Array) -> Iterator[Array]:
-        """The frames from each begin to its end, which may lie in several recordings."""
+        """Yield the frames from each begin to its end, which may span several recordings."""
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True):
             file = min(int(self.starts.searchsorted(begin, "right")), len(self.counts)) - 1
             check_unpacked(self.files[file].path, self.bytes_of(end - begin), self.files[file].size)
@@ -92,18 +92,18 @@ class Frames(ArrayColumn):
             yield taken
 
     def gather(self, rows: Array) -> Array:
-        """Those frames; runs of them are decoded at once."""
+        """Return those frames; runs of them are decoded together."""
         begins = rows[np.diff(rows, prepend=-2) != 1]
         ends = rows[np.diff(rows, append=-2) != 1] + 1
         none = np.empty((0, *self.shape[1:]), self.dtype)
         return np.concatenate([none, *self.spans(begins, ends)])
 
     def where(self, rows: Array) -> list[Where]:
-        """The file of each."""
+        """Return the file of each frame."""
         return [Where(self.files[file].path, 0) for file in locate(self.starts, rows)[0]]
 
     def read(self, number: int, first: int, out: Array) -> None:
-        """Fills an array with the frames of a recording from `first` on.
+        """Fill an array with the frames of a recording from `first` on.
 
         Raises:
             DamagedData: The file cannot be decoded, or has changed.
@@ -119,7 +119,7 @@ class Frames(ArrayColumn):
             recording.read(first, out)
         self._free[number] = raw, recording
         while len(self._free) > max(_OPEN // recording.held, 1):
-            with suppress(KeyError):  # another thread was quicker
+            with suppress(KeyError):  # another thread was faster
                 self._free.popitem(last=False)
 
 
@@ -128,9 +128,9 @@ class Clips(Column):
 
     Args:
         frames: The frames of all recordings.
-        name: The field that holds those of a clip.
-        size: How many a clip has.
-        stride: How many lie between the begins of two clips.
+        name: The field of the samples for the frames of a clip.
+        size: Frames per clip.
+        stride: The distance between the starts of two clips, in frames.
     """
 
     late = True
@@ -144,20 +144,20 @@ class Clips(Column):
         return int(self.starts[-1])
 
     def left_out(self) -> int:
-        """How many frames at the ends of recordings are in no clip."""
+        """Return the number of frames at the ends of recordings that are in no clip."""
         clips = np.diff(self.starts)
         ends = np.where(clips, (clips - 1) * self.stride + self.size, 0)
         return int((self.frames.counts - ends).sum())
 
     def gather(self, rows: Array) -> dict[str, Array]:
-        """Those clips, and for each the number of its file, and its first frame."""
+        """Return those clips, and for each the number of its file and its first frame."""
         files, number = locate(self.starts, rows)
         begins = number * self.stride
         taken = np.empty((len(rows), self.size, *self.frames.shape[1:]), self.frames.dtype)
         before = None
-        for at in np.lexsort((begins, files)).tolist():  # a decoder that reads on need not seek
+        for at in np.lexsort((begins, files)).tolist():  # in file order, decoders need not seek
             file, first, known = int(files[at]), int(begins[at]), 0
-            if before is not None and files[before] == file:  # they may share frames
+            if before is not None and files[before] == file:  # overlapping clips share frames
                 known = max(int(begins[before]) + self.size - first, 0)
                 taken[at, :known] = taken[before, self.size - known :]
             self.frames.read(file, first + known, taken[at, known:])
@@ -167,7 +167,7 @@ class Clips(Column):
 
 @contextmanager
 def decoding(raw: FileObject, expected: str, said: str = "") -> Iterator[None]:
-    """Whatever a decoder raises that reads from a file becomes DamagedData, which names the file.
+    """Convert any error of a decoder to DamagedData, which names the file.
 
     >>> from jreader.sources.files import open_file
     >>> raw = FileObject(open_file(__file__))
@@ -182,9 +182,9 @@ def decoding(raw: FileObject, expected: str, said: str = "") -> Iterator[None]:
         yield
     except (ReaderError, MemoryError):
         raise
-    except Exception as error:  # a decoder in C may hide what a read has raised
+    except Exception as error:  # a decoder in C may hide the error of a read
         raise raw.error or damaged(raw.file.path, expected, f"{said}{error}") from error
-    if raw.error is not None:  # and may take it for the end of the file
+    if raw.error is not None:  # or take the error for the end of the file
         raise raw.error
 
 
@@ -193,11 +193,11 @@ class Recordings(FileReader[Any], FileTable[Any]):
     """Read recordings, or clips of them; a format inspects and decodes them.
 
     Attributes:
-        kind: The folder of the cache folder that keeps what was found, and the field of clips.
-        expected: What errors say that a file should be.
-        index_rules: The version of the rules of `look`; a new one rebuilds stored indices.
-        cut: The size and the stride of clips, and whether they may leave out frames without a
-            warning; None for whole recordings.
+        kind: The subfolder of the cache folder for indices, and the field of the samples.
+        expected: The expected format, for errors.
+        index_rules: The version of the rules of `look`; a new version rebuilds stored indices.
+        cut: The size and stride of clips, and whether frames may be dropped without a warning; None
+            for whole recordings.
     """
 
     kind: ClassVar[str]
@@ -208,29 +208,29 @@ class Recordings(FileReader[Any], FileTable[Any]):
     cut: tuple[int, int, bool] | None = argument(default=None, cursor="if given")
 
     def look(self, stream: io.BufferedReader) -> Array:
-        """What is kept of a file, as int64; called on several threads.
+        """Return the index of a file, as int64; called on several threads.
 
-        What it raises becomes DamagedData.
+        Errors become DamagedData.
         """
         raise NotImplementedError(f"{type(self).__name__} must define look(self, stream)")
 
     def measured(self, index: SetIndex) -> Measured:
-        """How many frames each file has, and the shape and dtype of one frame.
+        """Return the number of frames in each file, and the shape and dtype of a frame.
 
         Args:
-            index: What was found in each file.
+            index: The index of each file.
 
         Raises:
-            ValueError: Frames differ from file to file.
+            ValueError: Frames differ between files.
         """
         raise NotImplementedError(f"{type(self).__name__} must define measured(self, index)")
 
     def opener(self) -> Open:
-        """What opens recordings; it must not hold this reader, which holds its files."""
+        """Return the function that opens recordings, without a reference to this reader's files."""
         raise NotImplementedError(f"{type(self).__name__} must define opener(self)")
 
     def opened(self) -> Any:
-        """The recordings, or their clips; files are looked at, if what was found is not kept."""
+        """Return the recordings, or their clips; inspect the files unless the index is cached."""
         index = self.found_in_files(FileIndex(self.kind, self._look, asked=self.index_rules))
         measured = self.measured(index)
         frames = Frames(self.files, index, measured, self.opener(), self.expected)
@@ -248,11 +248,11 @@ class Recordings(FileReader[Any], FileTable[Any]):
         return clips
 
     def check_same(self, values: Array, what: str, needed: str) -> None:
-        """Raises ValueError unless all files have the same.
+        """Raise ValueError unless all files have the same value.
 
         Args:
-            values: What each file has.
-            what: What that is, as in "number of channels".
+            values: The value of each file.
+            what: Its name, as in "number of channels".
             needed: What to type if they differ.
         """
         if other := int((values != values[0]).reshape(len(values), -1).any(axis=1).argmax()):
@@ -265,17 +265,17 @@ class Recordings(FileReader[Any], FileTable[Any]):
     def windows(self, size: int, *, stride: float | None = None, drop_last: bool = False) -> Any:
         """Read clips of `size` frames.
 
-        Each sample is a dict of the frames of a clip, the number of its `file` in `paths`, and the
-        frame at which it has its `begin` there. The reader is indexed: any clip is found by its
-        number. The last frames of a recording, where they are too few for a clip, are left out.
+        Each sample is a dict of the frames of a clip, the number of its `file` in `paths`, and its
+        first frame there, `begin`. The reader is indexed: any clip is found by its number. The last
+        frames of a recording are left out if they are too few for a clip.
 
         Args:
-            size: How many frames a clip has.
-            stride: How many frames lie between the begins of two clips; None for `size`.
+            size: Frames per clip.
+            stride: The distance between the starts of two clips, in frames; None for `size`.
             drop_last: Whether to drop leftover frames without a warning.
 
         Raises:
-            TypeError: A size is no whole number, or this is a reader of clips already.
+            TypeError: A size is not a whole number, or this reader has clips already.
             ValueError: A size is less than one.
         """
         if self.cut is not None:
@@ -286,7 +286,7 @@ class Recordings(FileReader[Any], FileTable[Any]):
         return self.changed({"cut": (size, step, check_flag(f"drop_last of {call}", drop_last))})
 
     def __repr__(self) -> str:
-        """The calls that make this reader."""
+        """Return the calls that make this reader."""
         if self.cut is None:
             return super().__repr__()
         return f"{self.changed({'cut': None})!r}.windows({self.cut[0]}, stride={self.cut[1]})"

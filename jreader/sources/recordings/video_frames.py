@@ -1,11 +1,11 @@
-"""Frames of a video file by number: each is, bit by bit, that of a decode from the beginning.
+"""Find video frames by number: each equals, bit by bit, that of a decode from the beginning.
 
-A frame is identified by its presentation time. Packets say the times of all frames, and which of
+A frame is identified by its presentation time. Packets list the times of all frames, and which of
 them are key frames, so nothing has to be decoded to find them. Decoding begins at the key frame
-before, in the order of presentation: what an open group of pictures shows before its key frame is
-so decoded from the one before. Some formats seek badly, so packets are left out until the key frame
-comes, from the beginning of the file if it has to be. And some decoders show a frame only if they
-began earlier (H.264 that refreshes a part of the picture at a time); then they do.
+before, in presentation order: frames that an open group of pictures shows before its key frame are
+decoded from the previous one. Some formats seek badly, so packets are skipped until the key frame
+comes, if necessary from the beginning of the file. And some decoders output a frame only if they
+began earlier (H.264 that refreshes a part of the picture at a time); then decoding does.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from jreader.readers.columns import Array
 from jreader.sources.file_checks import check_unpacked, most_unpacked
 from jreader.sources.recordings.recorded import Recording
 
-_NEAR = 8  # frames before a key frame within which decoding continues instead of seeking
-_HIDDEN = ("vp8",)  # decoders of packets that may show no frame
+_NEAR = 8  # frames before a key frame from which decoding continues instead of seeking
+_HIDDEN = ("vp8",)  # codecs whose packets may show no frame
 HEAD = 7
-"""How many numbers are `written` before the times; the last two say how many times and keys."""
+"""How many numbers `written` puts before the times; the last two count times and keys."""
 
 
 def pyav() -> Any:
-    """PyAV.
+    """Import PyAV.
 
     Raises:
         ModuleNotFoundError: It is not installed.
@@ -39,14 +39,14 @@ def pyav() -> Any:
 
 
 class FrameIndex(NamedTuple):
-    """What is known of the frames of a file.
+    """The index of the frames of a file.
 
     Attributes:
-        sides: Height and width in pixels, as frames are shown.
-        turns: How a decoded picture is shown: 1 if its sides are swapped, -1 if rows are then
-            reversed, -1 if columns are.
-        times: The presentation time of each frame, in the order in which they are shown.
-        keys: The numbers of the frames that key frames are, or come before.
+        sides: Height and width in pixels, as displayed.
+        turns: How to display a decoded picture: 1 if its sides are swapped; then -1 if rows are
+            reversed; -1 if columns are.
+        times: The presentation time of each frame, in display order.
+        keys: The frame numbers of key frames, or of the frames that they precede.
         key_times: The presentation times of the key frames.
     """
 
@@ -57,20 +57,20 @@ class FrameIndex(NamedTuple):
     key_times: Array
 
     def written(self) -> Array:
-        """All of it as one array of int64."""
+        """Pack the index into one int64 array."""
         head = *self.sides, *self.turns, len(self.times), len(self.keys)
         return np.concatenate([head, self.times, self.keys, self.key_times]).astype(np.int64)
 
     @classmethod
     def read(cls, written: Array) -> FrameIndex:
-        """What was `written`."""
+        """Unpack an index that was `written`."""
         height, width, swapped, down, across, many, keys = written[:HEAD].tolist()
         parts = np.split(written[HEAD:], [many, many + keys])
         return cls((height, width), (swapped, down, across), *parts)
 
 
 class _Packet(NamedTuple):
-    """What a packet says of its frame: when it is shown, and whether an edit list leaves it out."""
+    """The frame of a packet: its display time, whether it is a key frame or cut by an edit list."""
 
     time: Any
     key: bool
@@ -78,7 +78,7 @@ class _Packet(NamedTuple):
 
 
 class _OpenVideo:
-    """An open video file: what FFmpeg demuxes, and its video stream."""
+    """An open video file: its FFmpeg container and video stream."""
 
     def __init__(self, stream: BufferedReader, *, strict: bool = False) -> None:
         self.bytes, self.size, self.av = stream, stream.seek(0, SEEK_END), pyav()
@@ -87,7 +87,7 @@ class _OpenVideo:
         self.open()
 
     def open(self) -> None:
-        """Begins at the beginning."""
+        """Open the file at the beginning."""
         self.bytes.seek(0)
         self.container = self.av.open(self.bytes, options=self.limits)
         self.stream = self.container.streams.best("video")
@@ -97,32 +97,32 @@ class _OpenVideo:
         path = cast("Any", self.bytes).raw.file.path
         check_unpacked(path, 3 * context.height * context.width, self.size)
         context.options, context.thread_count = self.limits | self.strict, 1
-        # only this format says it, where edit lists leave frames out
+        # only this format counts frames, and its edit lists drop some
         counted = "mp4" in self.container.format.name
         self.least = len(self.stream.index_entries) if counted else 0
 
     def __del__(self) -> None:
-        """Closes it, which is in a cycle: garbage of few objects, and many bytes."""
+        """Close the container: it is in a reference cycle of few objects, but many bytes."""
         if hasattr(self, "container"):
             self.container.close()
 
     def packets(self) -> Any:
-        """The packets from here on; the last one has no bytes, and ends the decoding."""
+        """Return the packets from here on; the last one is empty, and flushes the decoder."""
         return self.container.demux(self.stream)
 
 
 def _stated_size(stream: BufferedReader) -> int:
-    """How many bytes Matroska, WebM and AVI say that a file has, at least.
+    """Return the least file size stated by Matroska, WebM and AVI headers; 0 if none is.
 
-    FFmpeg takes one that was cut off for one that ends there.
+    FFmpeg would take the end of a truncated file for the end of the video.
     """
     at = 0
-    for name in (b"\x1aE\xdf\xa3", b"\x18S\x80g"):  # of EBML: a head, and all the rest
+    for name in (b"\x1aE\xdf\xa3", b"\x18S\x80g"):  # EBML: a header, and the rest
         stream.seek(at)
         head = stream.read(12).ljust(12, b"\xff")
         width = 9 - head[4].bit_length()  # of the size that follows
         size = int.from_bytes(head[4 : 4 + width]) % (1 << 7 * width)
-        if head.startswith(name) and size + 1 < 1 << 7 * width:  # else it was not known
+        if head.startswith(name) and size + 1 < 1 << 7 * width:  # otherwise the size was unknown
             at += 4 + width + size
     stream.seek(at)
     while (head := stream.read(8)).startswith(b"RIFF") and head[4:] != b"\xff" * 4:
@@ -132,11 +132,11 @@ def _stated_size(stream: BufferedReader) -> int:
 
 
 def frames_in(stream: BufferedReader) -> FrameIndex:
-    """Finds the frames of a file: demuxes all of it, and decodes as much as it has to.
+    """Index the frames of a file: demux all of it, and decode only if necessary.
 
     Raises:
-        EOFError: Fewer bytes or packets come than the header says.
-        ValueError: There is no video, no frame, or one that is turned by less than a quarter.
+        EOFError: There are fewer bytes or packets than the header states.
+        ValueError: There is no video, no frame, or a rotation that is not a multiple of 90 degrees.
     """
     if (stated := _stated_size(stream)) > (size := stream.seek(0, SEEK_END)):
         raise EOFError(f"its header says {stated:,} bytes, and {size:,} are there")
@@ -158,7 +158,7 @@ def frames_in(stream: BufferedReader) -> FrameIndex:
 
 
 def _display_times(film: _OpenVideo, packets: list[_Packet]) -> list[Any]:
-    """The times of the frames in the order in which they are shown."""
+    """Return the times of the frames in display order."""
     if _packets_suffice(film, packets):
         return sorted(packet.time for packet in packets if not packet.cut)
     film.open()
@@ -166,7 +166,7 @@ def _display_times(film: _OpenVideo, packets: list[_Packet]) -> list[Any]:
 
 
 def _key_frames(times: list[int], packets: list[_Packet]) -> tuple[Array, Array]:
-    """The numbers and the times of the key frames, by rising numbers."""
+    """Return the numbers and times of the key frames, by increasing number."""
     shown, last = np.array(times), max(times)
     every = np.array([each.time for each in packets if each.key and each.time <= last])
     order = shown.argsort()
@@ -176,7 +176,7 @@ def _key_frames(times: list[int], packets: list[_Packet]) -> tuple[Array, Array]
 
 
 def _packets_suffice(film: _OpenVideo, packets: list[_Packet]) -> bool:
-    """Whether packets suffice to know which frames are shown, and in which order."""
+    """Return whether packets alone show which frames are displayed, and in which order."""
     times, context = [packet.time for packet in packets], film.stream.codec_context
     if None in times or len(set(times)) < len(times) or context.name in _HIDDEN:
         return False
@@ -185,7 +185,7 @@ def _packets_suffice(film: _OpenVideo, packets: list[_Packet]) -> bool:
 
 
 def _rotation(picture: Any) -> tuple[int, int, int]:
-    """How a picture is to be shown, by the matrix that its file may give."""
+    """Return how to display a picture, from the display matrix of its file."""
     matrix = picture.side_data.get("DISPLAYMATRIX")
     if matrix is None:
         return 0, 1, 1
@@ -196,38 +196,38 @@ def _rotation(picture: Any) -> tuple[int, int, int]:
 
 
 class VideoDecoder(Recording):
-    """An open video file, of which every so-manieth frame is read, in one size.
+    """An open video file, read at a stride of `every` frames, in one size.
 
     Args:
         stream: Its bytes.
-        written: What is known of its frames, as it was `written`.
-        every: Of how many frames one is read.
-        size: The height and width that they get; None for those of the file.
+        written: The index of its frames, as `written`.
+        every: The stride of the frames to read.
+        size: The height and width to scale to; None for those of the file.
     """
 
     def __init__(
         self, stream: BufferedReader, written: Array, every: int, size: tuple[int, int] | None
     ) -> None:
         self.frames, self.every, self.size = FrameIndex.read(written), every, size
-        # strict decoders notice more; with other codecs some valid files would fail
+        # strict decoders detect more damage, but reject some valid files of other codecs
         self._film = _OpenVideo(stream, strict=len(self.frames.times) == len(self.frames.keys))
         height, width = self.frames.sides
-        self.held = 16 * height * width  # a decoder holds the pictures to which others refer
+        self.held = 16 * height * width  # a decoder holds its reference pictures
         self._coming: Iterator[Any] = iter(())
-        self._next = -_NEAR  # the number of the frame that comes next
+        self._next = -_NEAR  # the number of the next frame
         self._reformat = self._film.av.video.reformatter.VideoReformatter().reformat
 
     def read(self, first: int, out: Array) -> None:
-        """Fills `out` with frames, from that of number `first` on."""
+        """Fill `out` with frames, from number `first` on."""
         for number, row in enumerate(out, first):
             self._write_frame(self._frame(number * self.every), row)
 
     def _frame(self, number: int) -> Any:
-        """A decoded frame, from where decoding is, or from a key frame before.
+        """Decode a frame, continuing from the current position or from an earlier key frame.
 
         Raises:
-            EOFError: It does not come.
-            ValueError: The decoder says that it is damaged.
+            EOFError: The decoder does not output it.
+            ValueError: The decoder reports damage.
         """
         times, keys = self.frames.times, self.frames.keys
         key = max(int(keys.searchsorted(number, "right")) - 1, 0)
@@ -247,11 +247,11 @@ class VideoDecoder(Recording):
                     if at == number:
                         return frame
                 elif frame.pts in times[at:]:
-                    break  # this was no frame to begin with
+                    break  # decoding cannot begin at this frame
         raise EOFError(f"frame {number:,} does not come out of the decoder")
 
     def _begin(self, time: int) -> None:
-        """Has decoding begin with the key frame of a presentation time."""
+        """Start decoding at the key frame with a presentation time."""
         film = self._film
         for seek in (True, False):
             if seek:
@@ -271,7 +271,7 @@ class VideoDecoder(Recording):
         raise EOFError(f"the key frame of time {time:,} is missing")
 
     def _write_frame(self, frame: Any, row: Array) -> None:
-        """Writes a frame, as it is shown and in the size that is wanted, into a row."""
+        """Write a frame into a row, oriented and scaled."""
         swapped, down, across = self.frames.turns
         sides = (frame.width, frame.height) if swapped else (frame.height, frame.width)
         if self.size is None and sides != self.frames.sides:

@@ -1,5 +1,5 @@
-"""Tables of named columns, as Arrow lays them out: Parquet, Arrow's files, CSV, data sets.
+"""Tables of named columns in Arrow's layout: Parquet, Arrow files, CSV, Hugging Face data sets.
 
-`arrow_columns` is the one place that says what a column of Arrow becomes. Each format finds its
-columns, as a whole or in blocks, and gives them to it.
+Only `arrow_columns` decides what an Arrow column becomes. Each format finds its columns, whole or
+in blocks, and passes them to it.
 """

@@ -1,13 +1,13 @@
-"""Arrow's arrays as columns: what Parquet, IPC files, CSV and data sets of Hugging Face consist of.
+"""Convert Arrow arrays to columns, for Parquet, IPC files, CSV and Hugging Face data sets.
 
-What has rows of one shape becomes an array, that of Arrow's own memory wherever NumPy can read it:
-numbers, times, and lists of a fixed size. Lists of these become `Ragged`, structs become dicts, and
-everything else (text, bytes, decimals, lists of text, maps) becomes Python's objects, made when a
-row is asked for. Dictionaries and runs are decoded, and extension types are read as what they are
-stored as.
+Rows of one shape become an array, over Arrow's own memory wherever NumPy can read it: numbers,
+times, and fixed-size lists. Lists of these become `Ragged`, structs become dicts, and everything
+else (text, bytes, decimals, lists of text, maps) becomes Python objects, made on demand.
+Dictionaries and run-length encodings are decoded, and extension types are read as their storage
+types.
 
-Arrow's columns may have nulls, for which NumPy has no value. None is made up here: a null is an
-error that names its column and row, unless the user says what stands for it.
+Arrow columns may have nulls, for which NumPy has no value. None is invented here: a null is an
+error that names its column and row, unless the user gives a replacement.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _DECODED = ("dictionary", "run_end", "list_view", "extension")  # types that `_u
 
 @cache
 def pyarrow(part: str = "compute") -> Any:
-    """The package pyarrow, of which a part was imported, too.
+    """Import pyarrow and one of its modules.
 
     >>> import pyarrow as pa
     >>> pyarrow("csv") is pa
@@ -51,16 +51,16 @@ def pyarrow(part: str = "compute") -> Any:
 
 @dataclass(frozen=True)
 class Nulls:
-    """What stands for the nulls of some rows, and where these are.
+    """The replacements for the nulls of some rows, and where these rows are.
 
     Attributes:
-        where: What has the rows: a path, as a rule.
-        first: The number there of the first row.
-        instead: For each column (`"label"`, a field `"point.x"` of a struct, the values `"ids[]"`
-            of lists, the field `"messages[].name"` of structs in lists), what stands for a null;
-            None for text and other objects, where it also stands for nulls inside of them.
-        as_stored: Whether the arrays lie in memory as a file has them: their offsets may lie
-            anywhere then, and to follow one crashes a program.
+        where: The container of the rows, usually a path.
+        first: The number of the first row in it.
+        instead: The replacement for nulls by column (`"label"`, a field `"point.x"` of a struct,
+            the values `"ids[]"` of lists, the field `"messages[].name"` of structs in lists). None,
+            allowed for text and other objects, also keeps nulls inside of them.
+        as_stored: True if the arrays are as a file has them: offsets may then point anywhere, and
+            following one could crash the program.
     """
 
     where: str
@@ -69,11 +69,11 @@ class Nulls:
     as_stored: bool = False
 
     def fills(self, name: str, *, objects: bool) -> bool:
-        """Whether something stands for nulls of a column, or of what it is a part of."""
+        """Return whether nulls of a column have a replacement, perhaps from an enclosing column."""
         return name in self.instead or (objects and self._is_inside_none(name))
 
     def _is_inside_none(self, name: str) -> bool:
-        """Whether None stands for nulls of what this is a part of, and so for its own."""
+        """Return whether None replaces the nulls of an enclosing column, and so of this part."""
         while name:
             name = name[:-2] if name.endswith("[]") else name.rpartition(".")[0]
             if self.instead.get(name, 0) is None:
@@ -83,12 +83,12 @@ class Nulls:
 
 @dataclass(frozen=True)
 class Part:
-    """A column, or the fields or values inside of one, that an array of Arrow has.
+    """A column, or fields or values inside of one, held by an Arrow array.
 
     Attributes:
-        nulls: What stands for its nulls.
-        name: What the user calls it: `"label"`, `"point.x"`, `"ids[]"`.
-        row_of: The row of the column that a value of the array is in.
+        nulls: The replacements for its nulls.
+        name: Its name for users: `"label"`, `"point.x"`, `"ids[]"`.
+        row_of: Maps a value of the array to its row of the column.
     """
 
     nulls: Nulls
@@ -96,22 +96,22 @@ class Part:
     row_of: Callable[[int], int]
 
     def field(self, name: str) -> Part:
-        """The field of a struct."""
+        """Return the part for a field of a struct."""
         return Part(self.nulls, f"{self.name}.{name}", self.row_of)
 
     def values(self, list_of: Callable[[int], int]) -> Part:
-        """The values of lists, where `list_of` says which list one is in."""
+        """Return the part for the values of lists; `list_of` maps a value to its list."""
         return Part(self.nulls, f"{self.name}[]", lambda value: self.row_of(list_of(value)))
 
     def checked(self, array: Any, *, full: bool = True) -> Any:
-        """The array, once all that it refers to is known to lie in it, if that is in doubt.
+        """Validate an array from a file: all that it refers to must lie in it.
 
         Args:
-            array: An array of Arrow.
-            full: Whether to look at all values; else, at the sizes of its parts.
+            array: An Arrow array.
+            full: Whether to check all values, or only the sizes of its buffers.
 
         Raises:
-            DamagedData: Something in it is wrong.
+            DamagedData: It is invalid.
         """
         if self.nulls.as_stored:
             try:
@@ -121,11 +121,11 @@ class Part:
         return array
 
     def filled(self, array: Any, *, objects: bool = False) -> Any:
-        """The array with its nulls replaced; where rows are `objects`, None may stand for them.
+        """Replace the nulls of an array; if rows are `objects`, None is allowed.
 
         Raises:
-            ValueError: It has nulls, and nothing stands for them.
-            TypeError: What stands for them is no value of this type.
+            ValueError: It has nulls without a replacement.
+            TypeError: The replacement is not a value of this type.
         """
         if not array.null_count:
             return array
@@ -144,7 +144,7 @@ class Part:
                 f"nulls={{{self.name!r}: {value!r}}} is not a value of the column, whose values "
                 f"are {array.type}: give one of that type (None only for text and other objects)."
             ) from error
-        # `fill_null` knows no lists
+        # `fill_null` does not support lists
         rows = np.where(missing, len(array), np.arange(len(array)))
         return pa.concat_arrays([array, one]).take(pa.array(rows))
 
@@ -165,18 +165,18 @@ def _unreadable(part: Part, error: Exception) -> DamagedData:
 
 
 def checked_schema(schema: Any) -> Any:
-    """The schema, or the type of a struct, if all names in it are texts.
+    """Return a schema, or a struct type, after checking that all names in it are text.
 
     Raises:
-        UnicodeDecodeError: One is not in UTF-8.
+        UnicodeDecodeError: A name is not in UTF-8.
     """
-    for kind in [each.type for each in schema if each.name is not None]:  # the name raises
+    for kind in [each.type for each in schema if each.name is not None]:  # reading the name raises
         checked_schema([kind.field(number) for number in range(kind.num_fields)])
     return schema
 
 
 def columns_of(table: Any, nulls: Nulls) -> dict[str, Any]:
-    """The columns of a table, or of a record batch, by name.
+    """Convert the columns of a table or record batch; return them by name.
 
     >>> import pyarrow as pa
     >>> columns_of(pa.table({"x": [1, 2], "ids": [[5], []]}), Nulls("x"))
@@ -184,10 +184,10 @@ def columns_of(table: Any, nulls: Nulls) -> dict[str, Any]:
 
     Args:
         table: A `pyarrow.Table` or `pyarrow.RecordBatch`.
-        nulls: What stands for nulls.
+        nulls: The replacements for nulls.
 
     Raises:
-        ValueError: There is a null that nothing stands for, or two columns have one name.
+        ValueError: There is a null without a replacement, or two columns have one name.
     """
     names = table.column_names
     if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -201,15 +201,15 @@ def columns_of(table: Any, nulls: Nulls) -> dict[str, Any]:
 
 
 def arrow_column(column: Any, name: str, nulls: Nulls) -> Any:
-    """A column of Arrow as one of jreader: an array, `Ragged`, `ArrowObjects`, or a dict of these.
+    """Convert an Arrow column to an array, `Ragged`, `ArrowObjects`, or a dict of these.
 
     Args:
         column: A `pyarrow.Array` or `pyarrow.ChunkedArray`.
-        name: What the user calls it.
-        nulls: What stands for nulls.
+        name: Its name for users.
+        nulls: The replacements for nulls.
 
     Raises:
-        ValueError: There is a null that nothing stands for.
+        ValueError: There is a null without a replacement.
     """
     chunks = [chunk for chunk in getattr(column, "chunks", [column]) if len(chunk)]
     chunks = chunks or [pyarrow().nulls(0, column.type)]
@@ -219,7 +219,7 @@ def arrow_column(column: Any, name: str, nulls: Nulls) -> Any:
 
 
 def columns_end_to_end(trees: Sequence[Any]) -> Any:
-    """The columns of several tables of one kind as those of one.
+    """Concatenate the columns of several tables with the same structure.
 
     >>> columns_end_to_end([{"x": np.array([1])}, {"x": np.array([2, 3])}])["x"][:]
     array([1, 2, 3])
@@ -233,12 +233,12 @@ def columns_end_to_end(trees: Sequence[Any]) -> Any:
 
 
 class ArrowObjects(Column):
-    """A column whose rows are Python's objects: text, bytes, and what else has no dtype.
+    """A column of Python objects: text, bytes, and other values without a dtype.
 
-    They are made of Arrow's values when they are asked for.
+    They are made from Arrow values on demand.
 
     Args:
-        chunks: The values, end to end.
+        chunks: The values, in consecutive chunks.
     """
 
     stacks = False
@@ -255,11 +255,11 @@ class ArrowObjects(Column):
 
     @staticmethod
     def concat(columns: Sequence[ArrowObjects]) -> ArrowObjects:
-        """The values of several columns as those of one."""
+        """Concatenate the values of several columns."""
         return ArrowObjects([chunk for column in columns for chunk in column.chunks])
 
     def gather(self, rows: Array) -> list[Any]:
-        """These rows as a list.
+        """Return these rows as a list.
 
         Raises:
             DamagedData: A text is not in UTF-8, or a value lies outside of the file.
@@ -267,7 +267,7 @@ class ArrowObjects(Column):
         if len(self.chunks) == 1:
             return self.chunks[0].take(rows)
         which, local = locate(self.starts, rows)
-        if len(self.chunks) * 4 <= len(rows):  # of few, those of each in one call
+        if len(self.chunks) * 4 <= len(rows):  # few chunks: one call for each
             taken = [(here, self.chunks[chunk].take(local[here])) for chunk, here in by_part(which)]
             return list(merged(taken, len(rows)))
         pairs = zip(which.tolist(), local.tolist(), strict=True)
@@ -275,11 +275,11 @@ class ArrowObjects(Column):
 
 
 class Chunk:
-    """Arrow's values of some rows, which become Python's; they are checked at the first use.
+    """Arrow values of some rows, converted to Python on demand; validated at the first use.
 
     Args:
-        array: Of Arrow.
-        part: The column, or what is inside of it.
+        array: The Arrow array.
+        part: The column, or the part of it.
     """
 
     def __init__(self, array: Any, part: Part) -> None:
@@ -290,7 +290,7 @@ class Chunk:
         return len(self.array)
 
     def take(self, rows: Array) -> list[Any]:
-        """The values of these rows."""
+        """Return the values of these rows."""
         self._check()
         try:
             return [*self.array.take(pyarrow().array(rows)).to_pylist()]
@@ -298,7 +298,7 @@ class Chunk:
             raise _unreadable(self.part, error) from error
 
     def one(self, row: int) -> Any:
-        """The value of a row."""
+        """Return the value of a row."""
         if self._unchecked:
             self._check()
         try:
@@ -313,7 +313,7 @@ class Chunk:
 
 
 def _column_of_array(array: Any, part: Part) -> Any:
-    """The column of one array."""
+    """Return the column of one array."""
     part.checked(array, full=not _is_looked_at_late(array.type))
     if shape := _shape_of(array.type):
         array = _shaped(part.filled(array.storage), shape, part)
@@ -322,7 +322,7 @@ def _column_of_array(array: Any, part: Part) -> Any:
 
 
 def _maker_of(kind: Any) -> Callable[[Any, Part], Any]:
-    """What makes a column of an array of that type, which is unwrapped."""
+    """Return the function that converts an unwrapped array of this type."""
     if pyarrow().types.is_struct(kind):
         return _struct_columns
     return _dense if _is_dense(kind) else _ragged if _is_ragged(kind) else _objects
@@ -333,7 +333,7 @@ def _objects(array: Any, part: Part) -> ArrowObjects:
 
 
 def _struct_columns(array: Any, part: Part) -> dict[str, Any]:
-    """The columns of the fields of structs."""
+    """Return the columns of the fields of structs."""
     names = [field.name for field in array.type]
     if not names or len({*names}) < len(names):
         raise ValueError(
@@ -345,9 +345,9 @@ def _struct_columns(array: Any, part: Part) -> dict[str, Any]:
 
 
 def _is_looked_at_late(kind: Any) -> bool:
-    """Whether nothing follows an offset of such arrays before their rows are asked for.
+    """Return whether no offset of such arrays is followed before their rows are requested.
 
-    Texts may be as long as the file; fields of structs are columns of their own.
+    Texts may be as long as the file; fields of structs are separate columns.
     """
     if pyarrow().types.is_struct(kind):
         return True
@@ -356,7 +356,7 @@ def _is_looked_at_late(kind: Any) -> bool:
 
 
 def _unwrapped(array: Any) -> Any:
-    """The array without a dictionary, runs, or an extension type; lists as offsets and values."""
+    """Decode dictionaries, runs and extension types; convert list views to offsets and values."""
     pa = pyarrow()
     while True:
         kind = array.type
@@ -373,7 +373,7 @@ def _unwrapped(array: Any) -> Any:
 
 
 def _lists_of_views(array: Any) -> Any:
-    """Lists that lie anywhere, as lists one behind another; a cast of those with nulls is wrong."""
+    """Convert list views to consecutive lists; Arrow's cast is wrong for those with nulls."""
     pa = pyarrow()
     sizes = pa.compute.fill_null(pa.compute.list_value_length(array), 0).to_numpy()
     offsets = pa.array(np.cumsum([0, *sizes]), pa.int64())
@@ -383,7 +383,7 @@ def _lists_of_views(array: Any) -> Any:
 
 
 def _shape_of(kind: Any) -> tuple[int, ...]:
-    """The shape of the rows of an extension type of tensors; () for other types."""
+    """Return the row shape of a tensor extension type; () for other types."""
     shape = getattr(kind, "shape", ())
     if not isinstance(shape, (list, tuple)) or not all(isinstance(size, int) for size in shape):
         return ()
@@ -392,7 +392,7 @@ def _shape_of(kind: Any) -> tuple[int, ...]:
 
 
 def _shaped(array: Any, shape: tuple[int, ...], part: Part) -> Any:
-    """Lists of lists, or flat ones, as lists of a fixed size inside one another."""
+    """Convert nested or flat lists to nested lists of fixed sizes."""
     pa, values = pyarrow(), array
     while _is_list(values.type) or pa.types.is_fixed_size_list(values.type):
         values = values.flatten()
@@ -407,7 +407,7 @@ def _shaped(array: Any, shape: tuple[int, ...], part: Part) -> Any:
 
 
 def _stored_type(kind: Any) -> Any:
-    """The type of what `_unwrapped` makes of an array of this type."""
+    """Return the type of an array of this type after `_unwrapped`."""
     return _unwrapped(pyarrow().nulls(0, kind)).type
 
 
@@ -421,7 +421,7 @@ def _is_ragged(kind: Any) -> bool:
 
 
 def _is_dense(kind: Any) -> bool:
-    """Whether NumPy has a dtype for the values."""
+    """Return whether NumPy has a dtype for the values."""
     types = pyarrow().types
     if types.is_fixed_size_list(kind):
         return kind.list_size > 0 and _is_dense(_stored_type(kind.value_type))
@@ -434,7 +434,7 @@ def _is_dense(kind: Any) -> bool:
 
 
 def _dense(array: Any, part: Part) -> Array:
-    """An array of NumPy, over Arrow's memory if it has no nulls and is none of bits."""
+    """Return a NumPy array, over Arrow's memory unless it has nulls or bits."""
     array = part.filled(_unwrapped(array))
     kind, types = array.type, pyarrow().types
     if types.is_fixed_size_list(kind):
@@ -459,7 +459,7 @@ def _ragged(array: Any, part: Part) -> Ragged:
 
 
 def _list_offsets(array: Any) -> Array:
-    """Where lists begin among the values of all, and where the last one ends."""
+    """Return where lists begin among all values, and where the last one ends."""
     offsets: Array = array.offsets.to_numpy()
     return offsets - offsets[0] if offsets[0] else offsets
 
@@ -469,7 +469,7 @@ def _list_among(offsets: Array) -> Callable[[int], int]:
 
 
 def _object_array(array: Any, part: Part) -> Any:
-    """The array, with nothing null in it, however deep, but what None stands for."""
+    """Replace nulls at any depth, except where None stands for them."""
     array = part.filled(_unwrapped(array), objects=True)
     types = pyarrow().types
     if types.is_struct(array.type):
@@ -483,7 +483,7 @@ def _object_array(array: Any, part: Part) -> Any:
 
 
 def over_fields(array: Any, fn: Callable[[Any, str], Any]) -> Any:
-    """The structs of what `fn` makes of the arrays of their fields, and their names.
+    """Apply `fn` to the arrays of fields (with their names); return structs of the results.
 
     >>> import pyarrow as pa
     >>> over_fields(pa.array([{"x": 1}]), lambda field, name: field.cast(pa.string()))[0]
@@ -497,7 +497,7 @@ def over_fields(array: Any, fn: Callable[[Any, str], Any]) -> Any:
 
 
 def over_values(array: Any, fn: Callable[[Any], Any]) -> Any:
-    """The lists, or maps, of what `fn` makes of the array of all their values, as many as before.
+    """Apply `fn` to the array of all values of lists or maps; return lists of the results.
 
     >>> import pyarrow as pa
     >>> over_values(pa.array([[1, 2], None, [3]])[1:], lambda values: values.cast(pa.string()))[1]

@@ -1,10 +1,9 @@
-"""`arrow`: files of Arrow's own format (IPC), mapped into memory as they lie.
+"""`arrow`: read files in Arrow's own format (IPC), mapped into memory.
 
-The file format and the streaming one are messages end to end: the schema, dictionaries, record
-batches. The file format has six letters and two zeros before them, and a list of them at its end.
-What lies in a file that is not compressed is used where it lies. Of a compressed one, each batch
-has to be decoded, and how many rows it has is in the head of its message, a flatbuffer, which
-pyarrow does not show.
+Both the file format and the streaming format are sequences of messages: the schema, dictionaries,
+record batches. The file format has a magic number and two zeros before them, and an index at its
+end. Uncompressed data are used in place. Compressed batches have to be decoded; their number of
+rows is in the header of each message, a flatbuffer, which pyarrow does not expose.
 """
 
 from __future__ import annotations
@@ -26,33 +25,33 @@ _EXPECTED = "an Arrow file (IPC)"
 _MAGIC = b"ARROW1"
 _BATCH = "record batch"
 _LENGTH, _COMPRESSION = 0, 3  # fields of a RecordBatch (format/Message.fbs of Arrow)
-_HEADER = 2  # field of a Message, likewise
+_HEADER = 2  # field of a Message (same file)
 
 
 class ArrowFile(TableFile):
-    """What an IPC file holds, over its mapped bytes; each record batch is a block.
+    """An IPC file, mapped; each record batch is a block.
 
     Args:
         path: The file.
 
     Raises:
-        DamagedData: It is no IPC file, or not whole.
+        DamagedData: It is not an IPC file, or is incomplete.
     """
 
     def __init__(self, path: str) -> None:
-        """Maps the file; only heads of messages are read."""
-        self.path, ipc = str(path), pyarrow().ipc  # of a copy, not the copy itself
+        """Map the file; read only message headers."""
+        self.path, ipc = str(path), pyarrow().ipc  # a str, so that it does not own a temporary copy
         with _reading_ipc(path, "its schema"):
             self._mapped = _mapped_file(path)
             self._is_listed = self._has_magic()
             compressed = self._find_batches()
             opened = (ipc.open_file if self._is_listed else ipc.open_stream)(self._mapped)
             self.schema = checked_schema(opened.schema)
-            self.schema.empty_table()  # or a type is one that no column has
+            self.schema.empty_table()  # raises if a type is not a valid column type
             self.table = None if compressed else opened.read_all()
 
     def _has_magic(self) -> bool:
-        """Whether it is of the file format, which lists its record batches at its end."""
+        """Return whether it has the file format, which lists its record batches at its end."""
         whole = memoryview(self._mapped)
         begins, ends = (bytes(part) == _MAGIC for part in (whole[:6], whole[-6:]))
         if begins and not ends:
@@ -60,7 +59,7 @@ class ArrowFile(TableFile):
         return begins
 
     def _find_batches(self) -> bool:
-        """Finds where record batches begin, and their rows; whether one is compressed."""
+        """Find where record batches begin, and their rows; return whether one is compressed."""
         source = pyarrow().BufferReader(self._mapped)
         messages = list(_messages(source, self.path, 8 * self._is_listed))
         heads = [(at, *_head(each.metadata)) for at, each in messages if each.type == _BATCH]
@@ -76,7 +75,7 @@ class ArrowFile(TableFile):
         return compressed
 
     def decoded(self, number: int) -> Any:
-        """The table of one batch.
+        """Decode one batch to a table.
 
         Raises:
             DamagedData: It cannot be decoded.
@@ -93,19 +92,19 @@ class ArrowFile(TableFile):
 
 
 def _mapped_file(path: str) -> Any:
-    """The bytes of a file, mapped; the file need not stay open."""
+    """Map a file and return its bytes; the file need not stay open."""
     try:
-        with pyarrow().memory_map(os.fsencode(path)) as file:  # also a name that is not UTF-8
+        with pyarrow().memory_map(os.fsencode(path)) as file:  # the name need not be UTF-8
             return file.read_buffer()
     except FileNotFoundError:
         raise changed(path, "cannot be found any more") from None
 
 
 def _messages(source: Any, path: str, begin: int) -> Iterator[tuple[int, Any]]:
-    """The messages from a place on, and where they begin.
+    """Yield the messages from a place on, and where they begin.
 
     Raises:
-        DamagedData: One is not whole, or none says that it is the last.
+        DamagedData: A message is incomplete, or none marks the end.
     """
     read, size = pyarrow().ipc.read_message, source.size()
     source.seek(begin)
@@ -124,7 +123,7 @@ def _messages(source: Any, path: str, begin: int) -> Iterator[tuple[int, Any]]:
 
 
 def _head(metadata: Any) -> tuple[int, bool]:
-    """How many rows a record batch has, and whether it is compressed."""
+    """Return the number of rows in a record batch, and whether it is compressed."""
     head = memoryview(metadata)
     (root,) = struct.unpack_from("<I", head)
     batch = _flatbuffer_field(head, root, _HEADER)
@@ -135,7 +134,7 @@ def _head(metadata: Any) -> tuple[int, bool]:
 
 
 def _flatbuffer_field(head: memoryview, table: int, number: int) -> int:
-    """Where a field of a table of a flatbuffer lies; 0 if it is not there."""
+    """Return where a field of a flatbuffer table is; 0 if it is missing."""
     vtable = table - struct.unpack_from("<i", head, table)[0]
     (size,) = struct.unpack_from("<H", head, vtable)
     at = 4 + 2 * number
@@ -145,7 +144,7 @@ def _flatbuffer_field(head: memoryview, table: int, number: int) -> int:
 
 @contextmanager
 def _reading_ipc(path: str, what: str) -> Iterator[None]:
-    """Turns what pyarrow raises into DamagedData."""
+    """Convert pyarrow's errors to DamagedData."""
     pa = pyarrow()
     try:
         yield
@@ -157,10 +156,10 @@ def _reading_ipc(path: str, what: str) -> Iterator[None]:
 class arrow(TableReader):
     """Read the rows of Arrow files (IPC, `.arrow` or `.feather`), mapped into memory.
 
-    It reads the file format, and the streaming format, which Hugging Face's caches have. Numbers
-    without nulls are read where they lie in the file, so a batch is one gather for each column.
-    Samples are dicts, as those of `parquet` are. Where batches are compressed, a record batch is
-    decoded when one of its rows is needed: it is a block, for `shuffle(seed=, blocks=64)`.
+    It reads the file format, and the streaming format of Hugging Face's caches. Numbers without
+    nulls are used in place, so a batch is one gather per column. Samples are dicts, as those of
+    `parquet` are. If batches are compressed, a record batch is decoded when one of its rows is
+    needed: it is a block, for `shuffle(seed=, blocks=64)`.
 
     >>> from tempfile import TemporaryDirectory
     >>> import pyarrow, pyarrow.feather
@@ -173,12 +172,12 @@ class arrow(TableReader):
     Args:
         paths: A file, a folder (its `.arrow` and `.feather` files), a pattern such as
             `"data/*.arrow"`, or a list of these: one table, in that order. The files of a folder or
-            pattern are sorted by name. Remote files (`s3://`, say) are copied into a temporary
-            folder, which is deleted once they are mapped; the disk space is free again when the
-            program ends.
-        columns: The columns to read, in the order of the samples' fields; of a
-            struct also some fields (`"image.bytes"`). None for all columns. A single str gives bare
-            values instead of dicts.
+            pattern are sorted by name. Remote files (such as `s3://`) are copied into a temporary
+            folder, which is deleted once they are mapped; the disk space is freed when the program
+            ends.
+        columns: The columns to read, in the order of the samples' fields; for a struct, also single
+            fields (`"image.bytes"`). None for all columns. A single str gives bare values instead
+            of dicts.
         nulls: Replacements for nulls, by column: `{"age": -1}`, `{"point.x": 0.0}` for the field of
             a struct, `{"ids[]": 0}` for the values of lists. Without it, a null is an error.
         store: Caches blocks of remote files on disk (`Store`).
@@ -187,8 +186,8 @@ class arrow(TableReader):
         ModuleNotFoundError: pyarrow is not installed: `python -m pip install 'jreader[arrow]'`.
         TypeError: A path is neither a str nor a path, or columns are not names.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
-        ValueError: When a pass begins: there is no such column, a column has another type in
-            another file, or it has nulls (in compressed files, when the pass comes to them).
+        ValueError: When a pass begins: there is no such column, a column has different types in
+            different files, or it has nulls (in compressed files, when the pass reaches them).
         DamagedData: When a pass begins: a file is truncated, of another format, or has changed
             since it was first read.
     """
@@ -197,5 +196,5 @@ class arrow(TableReader):
     suffixes = (".arrow", ".feather")
 
     def tables(self) -> list[ArrowFile]:
-        """The files, mapped; of compressed ones, only heads of record batches are read."""
+        """Return the files, mapped; from compressed ones, only headers are read."""
         return in_threads(lambda path: ArrowFile(local_copy(path, self.store)), self.paths)

@@ -1,4 +1,4 @@
-"""The names of columns that a user gives: checked, and found in tables, and in structs there."""
+"""Check the column names that a user gives; find them in tables, and inside structs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, TypeAlias
 from jreader.sources.tables.arrow_columns import pyarrow
 
 Names: TypeAlias = "Sequence[str] | str | None"
-"""The names of columns; a single str for bare values, None for all."""
+"""Column names; a single str for bare values, None for all."""
 
 
 def checked_names(call: str, columns: Any) -> tuple[str, ...] | str:
-    """The names of columns as they were given, checked to be that: a str, or several.
+    """Check that `columns` is a column name or a sequence of them; return it.
 
     >>> checked_names("parquet(paths, columns)", ["x", "y"])
     ('x', 'y')
 
     Raises:
-        TypeError: They are no names.
+        TypeError: They are not names.
         ValueError: There are none, or one occurs twice.
     """
     if isinstance(columns, str):
@@ -38,13 +38,13 @@ def checked_names(call: str, columns: Any) -> tuple[str, ...] | str:
 
 
 def checked_nulls(call: str, nulls: Any) -> dict[str, Any]:
-    """What stands for nulls as it was given, checked to be a dict of names and values.
+    """Check that the replacements for nulls are a dict from names to values; return it.
 
     >>> checked_nulls("parquet(paths, nulls)", {"age": -1})
     {'age': -1}
 
     Raises:
-        TypeError: It is no such dict.
+        TypeError: They are not.
     """
     if not isinstance(nulls, Mapping) or not all(isinstance(name, str) for name in nulls):
         raise TypeError(
@@ -55,7 +55,7 @@ def checked_nulls(call: str, nulls: Any) -> dict[str, Any]:
 
 
 def check_fills(nulls: Mapping[str, Any], names: Sequence[str] | str) -> None:
-    """Raises ValueError if something stands for the nulls of what is not read.
+    """Raise ValueError if there is a replacement for nulls of a column that is not read.
 
     >>> check_fills({"point.x": 0.0, "ids[]": 0}, ["point", "ids"])
     >>> check_fills({"point": None}, ["point.x"])
@@ -71,7 +71,7 @@ def check_fills(nulls: Mapping[str, Any], names: Sequence[str] | str) -> None:
 
 
 def top_of(name: str, schema: Any, where: str) -> str:
-    """The column that a name means, or a field of which.
+    """Return the column that a name means, perhaps by one of its fields.
 
     Raises:
         ValueError: There is none.
@@ -87,7 +87,7 @@ def top_of(name: str, schema: Any, where: str) -> str:
 
 
 def _has(kind: Any, name: str) -> bool:
-    """Whether a struct has a field of that name, or of a struct in it."""
+    """Return whether a struct has a field of that name, at any depth."""
     if not pyarrow().types.is_struct(kind):
         return False
     return any(
@@ -98,7 +98,7 @@ def _has(kind: Any, name: str) -> bool:
 
 
 def selected(table: Any, names: Sequence[str] | None, where: str) -> Any:
-    """The table of some columns, and of structs some fields, in the order of their names.
+    """Select columns, and fields of structs, in the order of their names.
 
     >>> import pyarrow as pa
     >>> table = pa.table({"a": [1], "b": [{"x": 2, "y": 3}]})
@@ -107,15 +107,15 @@ def selected(table: Any, names: Sequence[str] | None, where: str) -> Any:
 
     Args:
         table: A `pyarrow.Table`.
-        names: The names; a field of a struct is named behind a point. None for all columns.
-        where: What errors call the table.
+        names: The names; a field of a struct follows a dot. None for all columns.
+        where: The table's name for errors.
 
     Raises:
         ValueError: There is no such column.
     """
     if names is None:
         return table
-    if {*table.column_names}.issuperset(names):  # to look for fields is quadratic in the columns
+    if {*table.column_names}.issuperset(names):  # searching fields is quadratic in the columns
         return table.select(list(names))
     inside = dict[str, list[str]]()
     for name in names:
@@ -126,7 +126,7 @@ def selected(table: Any, names: Sequence[str] | None, where: str) -> Any:
 
 
 def _fields_of(column: Any, names: Sequence[str]) -> Any:
-    """Structs of some fields of structs; the column as it is, if one of the names is ""."""
+    """Select fields of structs; return the column unchanged if one of the names is ""."""
     if "" in names:
         return column
     compute, below = pyarrow().compute, dict[str, list[str]]()
@@ -138,7 +138,7 @@ def _fields_of(column: Any, names: Sequence[str]) -> Any:
 
 
 def bare_values(columns: dict[str, Any], name: Any) -> Any:
-    """The values of the only column, where its name was given as a single str.
+    """Return the values of the only column if its name was given as a single str.
 
     >>> bare_values({"b": {"y": [3]}}, "b.y"), bare_values({"b": [3]}, ["b"])
     ([3], {'b': [3]})

@@ -1,13 +1,12 @@
-"""The records of a CSV file: where they end, and how pyarrow decodes them, some blocks at a time.
+"""Find where CSV records end, and decode blocks of them with pyarrow.
 
-Records end at the newlines (LF, CR LF or CR) that stand in no quotes. A quote opens where a field
-begins, and nowhere else; two in quotes stand for one. So whether a newline ends a record depends on
-all that stands before it, and parts of a file are cut one after another, each where a record ends.
-The expression that finds these places passes from quote to quote, and what has no quote is not
-looked at byte by byte.
+Records end at newlines (LF, CR LF or CR) outside of quotes. A quote opens only at the beginning of
+a field; a doubled quote inside quotes stands for one. So whether a newline ends a record depends on
+everything before it, and a file is split sequentially, each time where a record ends. The regular
+expression jumps from quote to quote; data without quotes are not scanned byte by byte.
 
-Whatever pyarrow refuses in a block is narrowed down to one record: those before it are read, and it
-says what is wrong.
+If pyarrow rejects a block, the bad record is searched for: the records before it are read, and
+pyarrow's message for it is the error.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from jreader.sources.tables.csv_types import NULLS, UNKNOWN, kind_of_values, typ
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 Part: TypeAlias = tuple[Any, dict[str, str]]
-"""The table of records that were decoded at once, and the kinds of columns that had no type."""
+"""The table of a decoded block, and the kinds of its columns without a given type."""
 
 OPEN = "a quote is open in it, and never closed"
-_BLOCK = 1 << 20  # bytes of the records that are decoded at once
-_CHUNK = 1 << 24  # bytes that are read at once
-_LONGEST = 1 << 28  # bytes of a record: more are one whose quote is not closed
+_BLOCK = 1 << 20  # bytes of records to decode at a time
+_CHUNK = 1 << 24  # bytes to read at a time
+_LONGEST = 1 << 28  # bytes of a record: in a longer one, a quote was never closed
 _EXPECTED = "a CSV file"
-_HEAD = 1 << 16  # bytes in which the header is looked for first
+_HEAD = 1 << 16  # bytes to search for the header first
 _VALUE = re.compile(
     r"In CSV column #(\d+):.* conversion error to .*: (invalid value .*)", re.DOTALL
 )
@@ -47,12 +46,12 @@ _FIELDS = re.compile(r"Expected (\d+) columns, got (\d+)")
 
 
 class Block(NamedTuple):
-    """Records that lie together, or one that cannot be read.
+    """Consecutive records, or one that cannot be read.
 
     Attributes:
-        begin: The byte at which they begin, counted in the unpacked file.
+        begin: The byte where they begin in the unpacked file.
         data: Their bytes.
-        wrong: What is wrong with it, of one that is known not to be readable.
+        wrong: Why the record cannot be read, if that is known.
     """
 
     begin: int
@@ -62,7 +61,7 @@ class Block(NamedTuple):
 
 @lru_cache(32)
 def record(delimiter: str) -> re.Pattern[bytes]:
-    r"""What matches one record, with the newline that ends it.
+    r"""Compile a pattern that matches one record, with its newline.
 
     >>> record(",").match(b'1,"two\nlines, ""2"" "\n3,4\n').group()
     b'1,"two\nlines, ""2"" "\n'
@@ -71,7 +70,7 @@ def record(delimiter: str) -> re.Pattern[bytes]:
 
 
 def end_of_records(data: bytes, low: int, high: int, delimiter: str, *, last: bool) -> int:
-    r"""The byte at which the last of some records ends; `low` if none does.
+    r"""Return where the last complete record ends; `low` if none does.
 
     >>> end_of_records(b'1\n"2\n', 0, 5, ",", last=False)
     2
@@ -82,8 +81,8 @@ def end_of_records(data: bytes, low: int, high: int, delimiter: str, *, last: bo
         data: Records; one begins at `low`.
         low: Where to begin.
         high: Where to stop.
-        delimiter: What stands between fields.
-        last: Whether the file ends there, and the last record may lack its newline.
+        delimiter: The field delimiter.
+        last: Whether the file ends there, so that the last record may lack its newline.
     """
     if data.find(b'"', low, high) < 0:
         newline = data.rfind(b"\n", low, high)
@@ -97,9 +96,9 @@ def end_of_records(data: bytes, low: int, high: int, delimiter: str, *, last: bo
 
 
 def blocks(file: ByteFile, begin: int, delimiter: str, *, packed: bool) -> Iterator[list[Block]]:
-    """The records of a file from a byte on, in blocks of about a megabyte, several at a time.
+    """Yield the records of a file from a byte on, several blocks of about a megabyte at a time.
 
-    A packed file is one block. The last block may be a record that is wrong.
+    A compressed file is one block. The last block may be a bad record.
     """
     if packed:
         yield _unpacked_block(file, begin, delimiter)
@@ -107,7 +106,7 @@ def blocks(file: ByteFile, begin: int, delimiter: str, *, packed: bool) -> Itera
     at, data = begin, b""
     while at + len(data) < file.size:
         here = at + len(data)
-        more = max(_CHUNK, len(data))  # as much again: a record may be long, or a quote open
+        more = max(_CHUNK, len(data))  # at least double: a record may be long, or a quote open
         data += file.read(here, min(more, file.size - here))
         last = at + len(data) == file.size
         cuts = [0, *_cuts(data, delimiter, last=last)]
@@ -120,14 +119,14 @@ def blocks(file: ByteFile, begin: int, delimiter: str, *, packed: bool) -> Itera
 
 
 def unpacked(file: ByteFile, most: int | None = None) -> tuple[bytes, str]:
-    """The bytes of a gzip file, as many as can be unpacked, and what is wrong with the next one.
+    """Unpack a gzip file as far as possible; also return why the rest cannot be unpacked.
 
     Args:
         file: The file.
-        most: How many are wanted; None for all.
+        most: The most bytes to unpack; None for all.
 
     Raises:
-        DamagedData: They are too many for the memory (`check_unpacked`).
+        DamagedData: Unpacking would fill the memory (`check_unpacked`).
     """
     source = FileObject(file)
     parts, wrong, left = list[bytes](), "", sys.maxsize if most is None else most
@@ -139,7 +138,7 @@ def unpacked(file: ByteFile, most: int | None = None) -> tuple[bytes, str]:
                 left, size = left - len(part), size + len(part)
                 check_unpacked(file.path, size, file.size)
         except (EOFError, OSError, zlib.error) as error:
-            if source.error is not None:  # of our own: the file has changed, or cannot be reached
+            if source.error is not None:  # our own: the file changed, or is unreachable
                 raise source.error from None
             wrong = f"it cannot be unpacked from there on, {error}"
     return b"".join(parts), wrong
@@ -159,7 +158,7 @@ def _records_pattern(delimiter: str) -> re.Pattern[bytes]:
 
 
 def _cuts(data: bytes, delimiter: str, *, last: bool) -> Iterator[int]:
-    """Where blocks end in these bytes; the rest continues beyond them, or is truncated."""
+    """Yield where blocks end in these bytes; the rest is incomplete, or truncated."""
     low = 0
     while low < len(data):
         end, high = low, low
@@ -167,7 +166,7 @@ def _cuts(data: bytes, delimiter: str, *, last: bool) -> Iterator[int]:
             high = min(max(2 * high - low, low + _BLOCK), len(data))
             at_end = high == len(data)
             if at_end and not last and low:
-                return  # it continues beyond these bytes
+                return  # the record continues beyond these bytes
             end = end_of_records(data, low, high, delimiter, last=last and at_end)
         if end == low:
             return
@@ -186,13 +185,13 @@ def _unpacked_block(file: ByteFile, begin: int, delimiter: str) -> list[Block]:
 
 @dataclass(frozen=True)
 class CsvLayout:
-    """How files are to be read.
+    """How to read CSV files.
 
     Attributes:
-        delimiter: What stands between fields.
-        header: The names of the columns; None if the first record of each file has them.
-        names: The names of the columns that are wanted; a single str for bare values; None for all.
-        types: The types of columns that are not to be found.
+        delimiter: The field delimiter.
+        header: The column names; None if they are the first record of each file.
+        names: The wanted columns; a single str for bare values; None for all.
+        types: The types of columns that are given, not inferred.
     """
 
     delimiter: str
@@ -201,14 +200,14 @@ class CsvLayout:
     types: Mapping[str, Any] = field(default_factory=dict)
 
     def asked(self, known: Mapping[str, str]) -> str:
-        """What the table of a file depends on besides the file, if some kinds are known."""
+        """Return what the table of a file depends on besides the file, given known kinds."""
         types = sorted((name, str(kind)) for name, kind in self.types.items())
         kinds = sorted((name, kind) for name, kind in known.items() if kind != UNKNOWN)
         return f"4 {self.delimiter!r} {self.header} {self.names} {types} {kinds} {NULLS}"
 
 
 class CsvFile:
-    """A CSV file, and how it is to be read.
+    """A CSV file, and how to read it.
 
     Args:
         file: The file.
@@ -216,16 +215,16 @@ class CsvFile:
 
     Attributes:
         names: The names of its columns.
-        wanted: Those that are wanted.
-        begin: The byte at which its first record begins.
+        wanted: The wanted ones.
+        begin: The byte where its first record begins.
 
     Raises:
-        DamagedData: It has no header, or is of another format.
-        ValueError: It has not the columns that are wanted.
+        DamagedData: It has no header, or another format.
+        ValueError: It lacks a wanted column.
     """
 
     def __init__(self, file: ByteFile, layout: CsvLayout) -> None:
-        """Reads the header."""
+        """Read the header."""
         self.file, self.layout, self.packed = file, layout, file.path.endswith(".gz")
         self.names, self.begin = self._header()
         wanted = layout.names
@@ -244,18 +243,18 @@ class CsvFile:
         }
 
     def schema(self, kinds: Mapping[str, str]) -> Any:
-        """The names and types of the columns, if those that were not said are of these kinds."""
+        """Return the column names and types, with these kinds for columns without a given type."""
         types = {name: type_of_kind(kind) for name, kind in kinds.items()} | self._types
         return pyarrow().schema([(name, types[name]) for name in self.wanted])
 
     def parts(
         self, file: ByteFile, known: Mapping[str, str]
     ) -> Iterator[tuple[list[Part], Block | None]]:
-        """The records of blocks, some at a time, and the first one that cannot be read, at the end.
+        """Yield decoded blocks, several at a time; at the end also the first unreadable record.
 
         Args:
             file: This file, to read from.
-            known: The kinds of columns, if they are known.
+            known: The kinds of columns, as far as they are known.
         """
         decode = partial(self._decoded, types=self._known_types(known))
         for some in blocks(file, self.begin, self.layout.delimiter, packed=self.packed):
@@ -267,7 +266,7 @@ class CsvFile:
                 return
 
     def wrong(self, bad: Block, row: int, known: Mapping[str, str]) -> tuple[bool, str]:
-        """What is wrong with a record: whether the file is damaged, and what the error says."""
+        """Describe a bad record: whether the file is damaged, and the message of the error."""
         where = f"record {row:,}, which begins at byte {bad.begin:,}"
         where += " of what it unpacks to" if self.packed else ""
         said, expected, types = bad.wrong, _EXPECTED, self._known_types(known)
@@ -294,7 +293,7 @@ class CsvFile:
         return found | self._types
 
     def _decoded(self, block: Block, types: Mapping[str, Any]) -> tuple[Part | None, Block | None]:
-        """The records of a block up to the first one that cannot be read, and that one."""
+        """Decode a block up to the first unreadable record; return both."""
         if block.wrong:
             return None, block
         try:
@@ -317,7 +316,7 @@ class CsvFile:
         return self._read(data, {**types, name: pyarrow().string()}).column(name)
 
     def _first_bad(self, data: bytes, types: Mapping[str, Any]) -> tuple[int, int]:
-        """Where the first record begins and ends that cannot be read, of which there is one."""
+        """Return where the first unreadable record begins and ends; there must be one."""
         ends, match = [0], record(self.layout.delimiter).match
         while found := match(data, ends[-1]):
             ends.append(found.end())
@@ -335,15 +334,15 @@ class CsvFile:
         return ends[bad - 1], ends[bad]
 
     def _table(self, data: bytes, types: Mapping[str, Any]) -> Any:
-        """The table of some records; columns without a type have that which pyarrow finds.
+        """Decode records to a table; pyarrow infers the types of columns without one.
 
         Raises:
-            pyarrow.ArrowInvalid: One cannot be read, or has a value that is not of the type.
+            pyarrow.ArrowInvalid: A record cannot be read, or has a value of another type.
         """
         table = self._read(data, types)
         kinds = {name: table.schema.field(name).type for name in self.wanted if name not in types}
         odd = [name for name, kind in kinds.items() if kind == pyarrow().binary()]
-        if odd:  # bytes that are no text: as text, pyarrow says where
+        if odd:  # not text: read as text, pyarrow says where
             self._read(data, {**types, **dict.fromkeys(odd, pyarrow().string())})
             raise pyarrow().ArrowInvalid(f"column {odd[0]!r} is {kinds[odd[0]]}")
         return table
@@ -359,7 +358,7 @@ class CsvFile:
             ),
             csv.ParseOptions(
                 delimiter=self.layout.delimiter,
-                newlines_in_values=b'"' in data,  # they cost time, where there can be none
+                newlines_in_values=b'"' in data,  # it costs time
             ),
             csv.ConvertOptions(
                 column_types=dict(types), include_columns=self.wanted, null_values=NULLS
@@ -367,7 +366,7 @@ class CsvFile:
         )
 
     def _header(self) -> tuple[tuple[str, ...], int]:
-        """The names of the columns, and the byte at which the first record begins."""
+        """Return the column names, and the byte where the first record begins."""
         head = self._head(_HEAD)
         if not self.packed and (known_format(head) or b"\0" in head):
             raise damaged(self.file.path, _EXPECTED, first_bytes(head))
@@ -384,7 +383,7 @@ class CsvFile:
         return names, begin + len(first)
 
     def _first_record(self, head: bytes, begin: int) -> bytes:
-        """The record that begins there; more is read until it ends."""
+        """Return the record that begins here, reading more until it ends."""
         delimiter, size = self.layout.delimiter, _HEAD
         while not (found := record(delimiter).match(head, begin)) and len(head) == size:
             size *= 2
@@ -395,7 +394,7 @@ class CsvFile:
         return head[begin:end]
 
     def _head(self, size: int) -> bytes:
-        """So many bytes from the beginning; fewer if these are all."""
+        """Return the first bytes, fewer if the file is shorter."""
         if not self.packed:
             return self.file.read(0, min(size, self.file.size))
         head, wrong = unpacked(self.file, size)

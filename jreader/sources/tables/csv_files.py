@@ -1,13 +1,13 @@
-"""`csv`: files of comma-separated values, found by number in tables that are decoded once and kept.
+"""`csv`: read comma-separated values by record number, decoded once and cached.
 
-The types of the columns are known only when all records were decoded. So what was decoded is kept:
-in memory, or, of 16 MB or more, as an Arrow file in the cache folder. That file is compressed, for
-small numbers take many bytes in Arrow, and opened for each block, for what is mapped counts as
+The column types are known only after decoding all records. So the decoded table is cached: in
+memory, or, from 16 MB on, as an Arrow file in the cache folder. That file is compressed, since
+small numbers take many bytes in Arrow, and opened again for each block, since mapped pages count as
 memory.
 
-A file is decoded with the types of its first records. If others need wider types, it is decoded
-again with those, as it is if another file of the table needs them: numbers cannot become text
-later, since 007 is 7 by then.
+A file is decoded with the types of its first records. If later records, or other files of the
+table, need wider types, it is decoded again with those: numbers cannot become text later, since 007
+is 7 by then.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from jreader.sources.tables.csv_types import TEXT, UNKNOWN, checked_types, joint
 from jreader.sources.tables.table_files import TableBlocks, TableFile, TableReader
 from jreader.sources.transactions import new_file
 
-_INDEX_KIND = "csv"  # in the cache folder
+_INDEX_KIND = "csv"  # subfolder of the cache folder
 
 
 class TableSummary(NamedTuple):
-    """What is known of a table once its file was decoded.
+    """The properties of a decoded table.
 
     Attributes:
-        rows: How many records each block has.
+        rows: The number of records in each block.
         kinds: The kind of each column.
-        nulls: The first block in which a column has a null, for those that have some.
-        wrong: Of a last block that is a record that cannot be read: whether the file is damaged,
-            and what the error says.
+        nulls: The first block with a null, for each column that has nulls.
+        wrong: If the last block is an unreadable record: whether the file is damaged, and the error
+            message.
     """
 
     rows: list[int]
@@ -53,13 +53,13 @@ class TableSummary(NamedTuple):
     wrong: tuple[bool, str] | None
 
     def widen(self, parts: Sequence[Part]) -> None:
-        """Adds the kinds in decoded parts."""
+        """Widen the column kinds to those of decoded parts."""
         for _, found in parts:
             for name, kind in found.items():
                 self.kinds[name] = joint_kind([self.kinds[name], kind])
 
     def add(self, table: Any, out: Any) -> None:
-        """Writes one more table, and notes its blocks."""
+        """Write a table, and record its blocks."""
         for batch in table.combine_chunks().to_batches():
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
                 if column.null_count:
@@ -69,12 +69,12 @@ class TableSummary(NamedTuple):
 
 
 class CsvTable(TableFile):
-    """The table of a CSV file, in blocks.
+    """The decoded table of a CSV file, in blocks.
 
     Args:
         file: The file.
-        found: What is known of its table.
-        data: The Arrow file that has it: its path, or its bytes.
+        found: The properties of its table.
+        data: The Arrow file with the table: its path, or its bytes.
     """
 
     def __init__(self, file: CsvFile, found: TableSummary, data: Any) -> None:
@@ -86,7 +86,7 @@ class CsvTable(TableFile):
     def made(
         cls, file: CsvFile, bytes_of: ByteFile, known: Mapping[str, str], path: Path | None
     ) -> CsvTable:
-        """Decodes a file whose columns have kinds that are known; kept there, or in memory."""
+        """Decode a file, given known column kinds; write it to `path` or keep it in memory."""
         if path is None:
             found, out = _decoded_to(file, bytes_of, known, pyarrow().BufferOutputStream)
             return cls(file, found, out.getvalue())
@@ -96,7 +96,7 @@ class CsvTable(TableFile):
 
     @classmethod
     def kept(cls, file: CsvFile, path: Path) -> CsvTable | None:
-        """The one that was kept; None if there is none, or its file was damaged."""
+        """Return the cached table; None if it is missing or damaged."""
         pa = pyarrow()
         with suppress(OSError, ValueError, pa.ArrowException), pa.memory_map(str(path)) as data:
             opened = pa.ipc.open_file(data)
@@ -106,15 +106,15 @@ class CsvTable(TableFile):
         return None
 
     def nulls_in(self, number: int) -> list[str]:
-        """Columns of which the block is the first that has nulls."""
+        """Return the columns whose first nulls are in this block."""
         return [name for name, block in self.found.nulls.items() if block == number]
 
     def decoded(self, number: int) -> Any:
-        """The table of a block.
+        """Return the table of a block.
 
         Raises:
             DamagedData: It is a record that cannot be read.
-            ValueError: It has a value that is not of the type that was said.
+            ValueError: It has a value that is not of the given type.
         """
         pa, wrong, data = pyarrow(), self.found.wrong, self.data
         if wrong and number == len(self.rows) - 1:
@@ -123,17 +123,17 @@ class CsvTable(TableFile):
         if isinstance(data, Path):
             try:
                 data = pa.memory_map(str(data))
-            except FileNotFoundError:  # somebody has cleared the cache folder
+            except FileNotFoundError:  # the cache folder was cleared
                 again = CsvTable.made(self.file, self.file.file, self.found.kinds, None)
                 data = self.data = again.data
         return pa.Table.from_batches([pa.ipc.open_file(data).get_batch(number)])
 
 
 def tables(paths: Sequence[str], layout: CsvLayout, store: Store | None) -> list[CsvTable]:
-    """The tables of files, all with columns of the same types.
+    """Return the tables of files, all with the same column types.
 
     Raises:
-        DamagedData: A file is of another format, or has no header.
+        DamagedData: A file has another format, or no header.
         ValueError: A file has other columns.
     """
     opened = [open_file(path, store) for path in paths]
@@ -144,7 +144,7 @@ def tables(paths: Sequence[str], layout: CsvLayout, store: Store | None) -> list
 
 
 def _of_joint_types(found: list[CsvTable]) -> list[CsvTable]:
-    """The tables, of which those whose types have not all values are decoded again."""
+    """Decode tables again whose types do not fit the values of all tables."""
     names = found[0].file.wanted
     kinds = {name: joint_kind(table.found.kinds[name] for table in found) for name in names}
     types = {name: TEXT if kind == UNKNOWN else kind for name, kind in kinds.items()}
@@ -154,7 +154,7 @@ def _of_joint_types(found: list[CsvTable]) -> list[CsvTable]:
 
 
 def _refuse_others(file: CsvFile, first: CsvFile) -> None:
-    """Raises ValueError if two files do not have the same columns."""
+    """Raise ValueError if two files do not have the same columns."""
     if odd := {*file.wanted} ^ {*first.wanted}:
         name = min(odd)
         has = file if name in file.wanted else first
@@ -165,7 +165,7 @@ def _refuse_others(file: CsvFile, first: CsvFile) -> None:
 
 
 def _kept_tables(files: Sequence[CsvFile], known: Mapping[str, str]) -> list[CsvTable]:
-    """The tables of files with known column kinds: stored ones, or decoded again."""
+    """Return the tables of files with known column kinds, from the cache or decoded again."""
     of = {file.file.path: file for file in files}
 
     def name(opened: ByteFile) -> str:
@@ -178,7 +178,7 @@ def _kept_tables(files: Sequence[CsvFile], known: Mapping[str, str]) -> list[Csv
         try:
             return CsvTable.made(of[opened.path], opened, known, path)
         except OSError as error:
-            if path is None or error.errno is None:  # it is the file that cannot be read
+            if path is None or error.errno is None:  # the file failed, not the cache
                 raise
             warn(
                 f"what was decoded of {opened.path} cannot be kept in {str(path.parent)!r} "
@@ -193,10 +193,10 @@ def _kept_tables(files: Sequence[CsvFile], known: Mapping[str, str]) -> list[Csv
 def _decoded_to(
     file: CsvFile, bytes_of: ByteFile, known: Mapping[str, str], sink: Callable[[], Any]
 ) -> tuple[TableSummary, Any]:
-    """What is known of a table that was written to a sink, and that sink.
+    """Decode a file into a sink; return the properties of the table, and the sink.
 
-    It is written for as long as blocks have the types of the first ones; if others have not, all
-    are decoded again.
+    Blocks are written with the types of the first ones; if later blocks need others, all are
+    decoded again.
     """
     pa, out, parts = pyarrow(), sink(), file.parts(bytes_of, known)
     found, first, fits = TableSummary([], {**known}, {}, None), next(parts, ([], None)), True
@@ -260,23 +260,22 @@ class csv(TableReader):
     (2, ['A, "A" or\nB', 'C'])
     {'label': array([5, 0]), 'x': array([1.5, 2. ])}
 
-    Fields in quotes may hold delimiters, newlines and doubled quotes; empty lines are skipped.
-    Lines end with LF, CR LF or CR. Files are in UTF-8, with a byte order mark or without.
+    Quoted fields may contain delimiters, newlines and doubled quotes; empty lines are skipped.
+    Lines end with LF, CR LF or CR. Files are in UTF-8, with or without a byte order mark.
 
-    Columns are of the types that pyarrow finds in them: whole numbers (int64, or uint64 where one
-    needs it), floats, booleans (true, false), dates and times in the notation of ISO 8601, and
-    text; the narrowest of these that holds *all* values of *all* files. Whole numbers that 64 bits
-    cannot hold are text. One fraction makes a column of floats (float64), which round whole numbers
-    beyond 2**53. `types` says what a column is instead: `str` keeps all digits, and text such as
-    the postal code 01067, which would be the number 1067.
+    Column types are inferred by pyarrow: whole numbers (int64, or uint64 where needed), floats,
+    booleans (true, false), ISO 8601 dates and times, and text; the narrowest of these that holds
+    *all* values of *all* files. Whole numbers that do not fit 64 bits are text. One fraction makes
+    a column of floats (float64), which rounds whole numbers beyond 2**53. `types` overrides this:
+    `str` keeps all digits, and text such as the postal code 01067, which would be the number 1067.
 
     The first pass decodes everything to find the types, on several threads. It caches the result in
     memory, or, for 16 MB or more, in `jreader/csv` of `$XDG_CACHE_HOME` or `~/.cache`, until the
     files change. That folder needs about as much space as the files. Later passes and runs read
-    blocks of about a megabyte from there, the next ones ahead: `shuffle(seed=0, blocks=64)` reads
-    each once per epoch. Columns without text whose rows take at most 64 MB stay in memory once they
-    are decoded. A file whose name ends in `.gz` is one block, unpacked as a whole: keep such files
-    small, or unpack them.
+    blocks of about a megabyte from there, with read-ahead: `shuffle(seed=0, blocks=64)` reads each
+    once per epoch. Decoded columns without text whose rows take at most 64 MB stay in memory. A
+    file whose name ends in `.gz` is one block, unpacked as a whole: keep such files small, or
+    unpack them.
 
     Args:
         paths: A file, a folder (its `.csv` and `.csv.gz` files), a pattern such as `"data/*.tsv"`,
@@ -285,13 +284,13 @@ class csv(TableReader):
         columns: The columns to read, in the order of the samples' fields; None for
             all. A single str gives bare values instead of dicts.
         nulls: Replacements for nulls, by column: `{"age": -1}`. Without it, a null is an error.
-            Nulls are empty fields, NA, N/A, n/a, #N/A, NULL, null, None and none, in columns that
-            are not text; in those, they are text.
-        types: The types of columns, by name: a dtype of NumPy (`np.int32`, `"datetime64[s]"`),
-            `str`, `bytes`, or a type of pyarrow. Those of other columns are found.
-        delimiter: What stands between fields: one character of ASCII, such as `"\t"`.
-        header: True if the first record of each file names its columns; otherwise the names, as a
-            list: then the first record is a sample.
+            Nulls are empty fields, NA, N/A, n/a, #N/A, NULL, null, None and none, except in text
+            columns, where they are text.
+        types: The types of columns, by name: a NumPy dtype (`np.int32`, `"datetime64[s]"`), `str`,
+            `bytes`, or a pyarrow type. Types of other columns are inferred.
+        delimiter: The field delimiter: one ASCII character, such as `"\t"`.
+        header: True if the first record of each file names its columns; otherwise a list of the
+            names: the first record is then a sample.
         store: Caches blocks of remote files on disk (`Store`).
 
     Raises:
@@ -300,11 +299,11 @@ class csv(TableReader):
             form.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
         ValueError: The delimiter is not one ASCII character; or, when a pass begins: there is no
-            such column, a file has other columns, or there are nulls; or, when it comes to the
-            record: a value is not of the type that was said.
-        DamagedData: When a pass begins: a file is of another format, or empty, or has changed since
-            it was first read. When it comes to the record: that has too few or too many fields,
-            bytes that are not UTF-8, or a quote that is never closed, or what is packed is damaged.
+            such column, a file has other columns, or there are nulls; or, when it reaches the
+            record: a value is not of the given type.
+        DamagedData: When a pass begins: a file has another format, is empty, or has changed since
+            it was first read. When it reaches the record: it has too few or too many fields, bytes
+            that are not UTF-8, or a quote that is never closed, or compressed data are damaged.
     """
 
     shown_call = "csv(paths, columns, nulls, types=, delimiter=, header=)"
@@ -338,15 +337,15 @@ class csv(TableReader):
         )
 
     def tables(self) -> list[CsvTable]:
-        """The files, decoded, or as they were kept."""
+        """Return the files, decoded or from the cache."""
         layout = CsvLayout(self.delimiter, self.header, self.names, self.types or {})
         return tables(self.paths, layout, self.store)
 
     def blocks(self, files: Any) -> TableBlocks:
-        """The blocks, with columns in the order of the first file."""
+        """Return the blocks, with columns in the order of the first file."""
         return TableBlocks(files, self.names or files[0].schema.names, self.nulls or {})
 
     def shown(self) -> dict[str, Any]:
-        """The arguments behind the paths, as a user would type them."""
+        """Return the arguments after the paths, as a user would type them."""
         types = {name: str(kind) for name, kind in (self.types or {}).items()}
         return super().shown() | ({"types": types} if types else {})

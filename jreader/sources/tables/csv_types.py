@@ -1,8 +1,8 @@
-"""The types of the columns of CSV: as the user says, or such that all values of all files fit.
+"""The column types of CSV: as the user says, or wide enough for all values of all files.
 
-CSV has no types. What pyarrow takes the values of one block for is one of a few kinds, and a column
-is of the least kind that has the values of all its blocks. So a number in the first thousand rows
-does not make a column of numbers of one whose last row is text.
+CSV has no types. pyarrow infers one of a few kinds from the values of a block, and a column gets
+the narrowest kind that holds the values of all its blocks. So numbers in the first thousand rows do
+not make a numeric column if the last row is text.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ import numpy as np
 from jreader.sources.tables.arrow_columns import pyarrow
 
 NULLS = ["", "NA", "N/A", "n/a", "#N/A", "NULL", "null", "None", "none"]
-"""What stands for a null in columns that are not text."""
+"""The texts that mean null, except in text columns."""
 
 UNKNOWN, TEXT = "null", "string"
-"""The kinds of a column without values, and of text, which has the values of all others."""
+"""The kinds of a column without values, and of text, which holds the values of all others."""
 
-# A kind is a type by pyarrow's name for it, or one of these: whole numbers of which none is
-# negative, of which some need 64 bits without a sign, and which no 64 bits hold.
+# A kind is a type by its pyarrow name, or one of these: whole numbers without negative ones; those
+# that need an unsigned 64-bit type; and those that exceed 64 bits.
 _STORED = {"positive": "int64", "uint64": "uint64", "digits": "string"}
 _WIDER = [
     ("positive", "int64", "uint64", "digits", "double"),
     ("date32[day]", "timestamp[s]", "timestamp[ns]"),
     ("timestamp[s, tz=UTC]", "timestamp[ns, tz=UTC]"),
 ]
-_BEYOND = 2.0**63  # no int64
+_BEYOND = 2.0**63  # first value beyond int64
 
 
 def checked_types(call: str, types: Any) -> dict[str, Any]:
-    """The types of columns as they were given, as those of Arrow.
+    """Check the types of columns; return them as Arrow types.
 
     >>> checked_types("csv(paths, types)", {"n": np.int32, "name": str, "day": "datetime64[s]"})
     {'n': DataType(int32), 'name': DataType(string), 'day': TimestampType(timestamp[s])}
 
     Raises:
-        TypeError: They are no dict, or there is no such type, or none that CSV can be read as.
+        TypeError: They are not a dict, or a type does not exist, or CSV cannot be read as it.
     """
     if not isinstance(types, Mapping) or not all(isinstance(name, str) for name in types):
         raise TypeError(
@@ -50,9 +50,9 @@ def checked_types(call: str, types: Any) -> dict[str, Any]:
 
 
 def kind_of_values(column: Any, as_text: Callable[[], Any]) -> str:
-    """The kind of a column: of whole numbers also whether an int64 or a uint64 holds all of them.
+    """Return the kind of a column; for whole numbers, also whether int64 or uint64 holds them all.
 
-    Pyarrow takes whole numbers that no int64 holds for floats.
+    pyarrow infers floats from whole numbers beyond int64.
 
     >>> import pyarrow as pa
     >>> [kind_of_values(pa.array([n]), lambda: pa.array([str(n)])) for n in (7, -7)]
@@ -65,7 +65,7 @@ def kind_of_values(column: Any, as_text: Callable[[], Any]) -> str:
 
     Args:
         column: Its values, as pyarrow reads them.
-        as_text: Returns its values as they are written.
+        as_text: Returns its values as written.
     """
     kind, compute = str(column.type), pyarrow().compute
     if kind not in ("int64", "double"):
@@ -95,7 +95,7 @@ def _kind_of_large_numbers(written: Any) -> str:
 
 
 def type_of_kind(kind: str) -> Any:
-    """The type of a column of that kind.
+    """Return the type of a column of this kind.
 
     >>> type_of_kind("positive"), type_of_kind(TEXT)
     (DataType(int64), DataType(string))
@@ -108,7 +108,7 @@ def type_of_kind(kind: str) -> Any:
 
 
 def joint_kind(kinds: Iterable[str]) -> str:
-    """The least kind that has the values of all: text, where no other has.
+    """Return the narrowest kind that holds the values of all kinds: text if no other does.
 
     >>> joint_kind(["int64", "null", "double"]), joint_kind(["bool", "int64"])
     ('double', 'string')
@@ -123,7 +123,7 @@ def joint_kind(kinds: Iterable[str]) -> str:
 
 
 def of_types(table: Any, schema: Any) -> Any:
-    """The table with the types of a schema; None if only the text of the file has the values.
+    """Cast a table to a schema; None if that needs the original text.
 
     >>> import pyarrow as pa
     >>> numbers = pa.table({"x": [7]})
@@ -138,7 +138,7 @@ def of_types(table: Any, schema: Any) -> Any:
             return None
     try:
         return table.cast(schema)
-    except pa.ArrowInvalid:  # a number of 64 bits that no float has, say
+    except pa.ArrowInvalid:  # such as a 64-bit number that is not a float
         return None
 
 
@@ -153,7 +153,7 @@ def _checked_type(call: str, name: str, given: Any) -> Any:
 
 
 def _type_of(given: Any) -> Any:
-    """The type of pyarrow that a user means; None if it is none."""
+    """Return the pyarrow type that a user means; None if there is none."""
     pa = pyarrow()
     if isinstance(given, pa.DataType):
         return given
@@ -168,10 +168,10 @@ def _type_of(given: Any) -> Any:
 
 
 def _can_be_read(kind: Any) -> bool:
-    """Whether pyarrow reads CSV as values of a type."""
+    """Return whether pyarrow can read CSV as this type."""
     pa = pyarrow("csv")
     options = pa.csv.ConvertOptions(column_types={"x": kind})
-    with suppress(pa.ArrowInvalid):  # a number is no value of it
+    with suppress(pa.ArrowInvalid):  # the type exists, but a number is not a value of it
         try:
             pa.csv.read_csv(pa.BufferReader(b"x\n1\n"), convert_options=options)
         except pa.ArrowNotImplementedError:

@@ -1,7 +1,7 @@
-"""`huggingface`: data sets of Hugging Face by their Arrow columns, not row by row.
+"""`huggingface`: read Hugging Face data sets by their Arrow columns, not row by row.
 
-Their media are stored as structs of bytes and a path. A data set of local files, as `imagefolder`
-makes it, has only paths: these files are read when a row is asked for.
+They store media as structs of bytes and a path. A data set of local files, as `imagefolder` makes
+it, has only paths: these files are read on demand.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from jreader.sources.tables.arrow_columns import Nulls, over_fields, over_values
 from jreader.sources.tables.column_names import check_fills, checked_names, checked_nulls
 from jreader.sources.tables.table_files import columns_in
 
-_MEDIA = ("Image", "Audio", "Video", "Pdf")  # features whose values are bytes, and a path
-_LOOKED_AT = 16  # rows, for hashes
+_MEDIA = ("Image", "Audio", "Video", "Pdf")  # features whose values are bytes and a path
+_LOOKED_AT = 16  # rows to hash
 _COMMIT = re.compile(r"^hf://datasets/([^@\n]+@[0-9a-f]{40})/", re.MULTILINE)
 
 
 def with_media(column: Any, feature: Any) -> Any:
-    """The column with bytes for its media, however deep in lists and dicts; others as they are.
+    """Replace media in a column by their bytes, at any depth of lists and dicts.
 
     >>> import pyarrow as pa
     >>> class Image:
@@ -64,7 +64,7 @@ def _is_media(feature: Any) -> bool:
 
 
 def _inner(feature: Any) -> Any:
-    """What the items of a list are; None for what is no list."""
+    """Return the feature of a list's items; None if it is not a list."""
     return feature[0] if isinstance(feature, list) else getattr(feature, "feature", None)
 
 
@@ -76,7 +76,7 @@ def _has_media(feature: Any) -> bool:
 
 
 def _media_bytes(chunks: list[Any]) -> list[Any] | None:
-    """The bytes of media; None if some lie in files."""
+    """Return the bytes of media; None if some are in files."""
     at = chunks[0].type.get_field_index("bytes")
     found = [chunk.flatten()[at] for chunk in chunks] if at >= 0 else []
     lacking = [
@@ -94,7 +94,7 @@ def _inside(array: Any, feature: Any) -> Any:
     if pa.types.is_list(array.type) or pa.types.is_large_list(array.type):
         return over_values(array, lambda values: _inside(values, _inner(feature)))
     if pa.types.is_struct(array.type):
-        if not isinstance(feature, dict):  # a list of dicts, which is stored as a dict of lists
+        if not isinstance(feature, dict):  # a list of dicts, stored as a dict of lists
             feature = {name: [part] for name, part in _inner(feature).items()}
         parts = feature
         return over_fields(
@@ -105,7 +105,7 @@ def _inside(array: Any, feature: Any) -> Any:
 
 
 def _media_files(array: Any) -> Any:
-    """Media whose bytes are read from their files where they are not stored."""
+    """Return media whose bytes are read from files if they are not stored."""
     pa, kind = pyarrow(), array.type
     if not pa.types.is_struct(kind):
         return array
@@ -124,7 +124,7 @@ def _media_files(array: Any) -> Any:
 
 @cache
 def media_type() -> Any:
-    """The type of media whose values are bytes to Python, read from a file where need be."""
+    """Return the Arrow type of media, which are bytes in Python, read from a file if necessary."""
     pa = pyarrow()
 
     class Value(pa.ExtensionScalar):  # type: ignore[name-defined, misc]  # pyarrow has no types
@@ -164,7 +164,7 @@ def _content(stored: dict[str, Any]) -> bytes:
 class DatasetTable:
     """The table of a data set, and the order of its rows.
 
-    Cursors and hashes look at it as at an array: at its length, and at some rows.
+    Cursors and hashes treat it as an array: they use its length, and some rows.
 
     Args:
         dataset: A `datasets.Dataset`.
@@ -179,7 +179,7 @@ class DatasetTable:
         return len(self.dataset)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """Hashes of some rows."""
+        """Hash some rows."""
         table, order = self.table, self.order
         places = list(spread(len(self), _LOOKED_AT))
         rows = places if order is None else order[places].tolist()
@@ -193,7 +193,7 @@ class DatasetTable:
 
     @cached_property
     def table(self) -> Any:
-        """The table of Arrow, with the columns that the format of the data set leaves."""
+        """The Arrow table, with the columns that the format of the data set selects."""
         table, features = self.dataset.data.table, self.dataset.features or {}
         left = (self.dataset.format or {}).get("columns") or table.column_names
         columns = {name: table.column(name) for name in table.column_names if name in left}
@@ -203,23 +203,23 @@ class DatasetTable:
 
     @cached_property
     def order(self) -> Array | None:
-        """The row of the table of each row of the data set; None for the same."""
-        mapping = getattr(self.dataset, "_indices", None)  # no other way leads to it
+        """The table row of each row of the data set; None if they are the same."""
+        mapping = getattr(self.dataset, "_indices", None)  # there is no public way
         if mapping is None:
             return None
         order: Array = mapping.table.column(0).combine_chunks().to_numpy().view(np.int64)
         return order
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A data set that lies in files travels as their names."""
+        """Pickle the data set; one in files is pickled as their names."""
         return DatasetTable, (self.dataset,)
 
 
 def _checked_dataset(call: str, dataset: Any) -> DatasetTable:
-    """The table of a data set.
+    """Return the table of a data set.
 
     Raises:
-        TypeError: It is none, or several.
+        TypeError: It is not one data set.
         ValueError: A function is applied to its rows.
     """
     if isinstance(dataset, DatasetTable):
@@ -249,9 +249,9 @@ class huggingface(Table[Any]):
     """Read the rows of a Hugging Face data set from its Arrow columns.
 
     Nothing is copied or decoded row by row: numbers are gathered from the data set's memory or
-    mapped files, as those of `arrow` are. Images and other media stay encoded bytes: as stored, or
-    read from their files where the data set has only paths, as `imagefolder` does. The order of a
-    shuffled, sorted or filtered data set is kept.
+    mapped files, as in `arrow`. Images and other media stay encoded bytes: as stored, or read from
+    their files where the data set has only paths, as `imagefolder` does. The order of a shuffled,
+    sorted or filtered data set is kept.
 
     >>> from datasets import Dataset
     >>> from jreader import batch
@@ -262,9 +262,9 @@ class huggingface(Table[Any]):
 
     Args:
         dataset: A `datasets.Dataset`. Of its format, only the choice of columns is applied.
-        columns: The columns to read, in the order of the samples' fields; of a
-            struct also some fields (`"answer.text"`). None for all columns. A single str gives bare
-            values instead of dicts.
+        columns: The columns to read, in the order of the samples' fields; for a struct, also single
+            fields (`"answer.text"`). None for all columns. A single str gives bare values instead
+            of dicts.
         nulls: Replacements for nulls, by column: `{"age": -1}`, `{"ids[]": 0}` for the values of
             lists, `{"messages[].name": None}` for an optional key of dicts in a list (None keeps
             nulls as None, there and inside). Without it, a null is an error.
@@ -299,7 +299,7 @@ class huggingface(Table[Any]):
         return columns_in(table, self.names, Nulls("the data set", 0, nulls, as_stored=True))
 
     def plane(self) -> Plane:
-        """The index plane: the rows of the table, in the order of the data set."""
+        """Return the index plane: the table rows, in the order of the data set."""
         plane, order = super().plane(), self.dataset.order
         if order is None:
             return plane
@@ -308,20 +308,20 @@ class huggingface(Table[Any]):
         )
 
     def length(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         return len(self.dataset)
 
     def file_paths(self) -> list[str]:
-        """The files that the data set is mapped from; none of one in memory."""
+        """Return the files that the data set is mapped from; [] if it is in memory."""
         return [each["filename"] for each in self.dataset.dataset.cache_files]
 
     def revision(self) -> str:
-        """Its name, configuration and version, and the revisions of the repositories it is of."""
+        """Return its name, configuration, version and split, and its repositories' revisions."""
         data = self.dataset.dataset
         known = (data.info.dataset_name, data.info.config_name, data.info.version, data.split)
         commits = _COMMIT.findall("\n".join(data.info.download_checksums or ()))
         return " ".join([*map(str, filter(None, known)), *sorted({*commits})])
 
     def __repr__(self) -> str:
-        """The call that makes this reader."""
+        """Return the call that makes this reader."""
         return typed_call(self, f"Dataset[{len(self.dataset)}]", typed_arguments(self))

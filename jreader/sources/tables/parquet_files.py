@@ -1,8 +1,8 @@
-"""`parquet`: files of columns in row groups, each decoded when a row of it is wanted.
+"""`parquet`: read files of columns in row groups, each decoded when one of its rows is needed.
 
-The footers of the files list the rows of each row group, so a row is found by its number
-without reading any. A row group is the least that can be decoded: it is a block, for
-`shuffle(seed=, blocks=)`, and those that come next are read and decoded ahead.
+The footers of the files list the row count of each row group, so rows are found by number without
+reading any. A row group is the smallest unit that can be decoded: it is a block, for
+`shuffle(seed=, blocks=)`, and the next ones are read and decoded ahead.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from jreader.sources.tables.column_names import top_of
 from jreader.sources.tables.table_files import TableBlocks, TableFile, TableReader
 
 _EXPECTED = "a Parquet file"
-_READERS = 8  # of pyarrow that are kept: as many as threads decode at the same time, as a rule
+_READERS = 8  # idle pyarrow readers to keep: usually as many as threads decode
 
 
 class ParquetFile(TableFile):
@@ -39,12 +39,12 @@ class ParquetFile(TableFile):
 
     Args:
         file: The file.
-        names: The names of the columns that are wanted; None for all.
-        idle: Readers that may be used again.
-        part: The part of the file whose row groups are read; None for all.
+        names: The wanted columns; None for all.
+        idle: Readers to reuse.
+        part: The part of the file whose row groups to read; None for all.
 
     Raises:
-        DamagedData: It is no Parquet file, or has another size than that of the part.
+        DamagedData: It is not a Parquet file, or its size differs from that of the part.
         ValueError: It has no such column.
     """
 
@@ -57,7 +57,7 @@ class ParquetFile(TableFile):
         idle: IdleReaders,
         part: FilePart | None,
     ) -> None:
-        """Reads the footer."""
+        """Read the footer."""
         self.file, self.path, self.wanted = file, file.path, None
         self._idle, self.part = idle, part
         if part is not None:
@@ -73,12 +73,12 @@ class ParquetFile(TableFile):
         self.rows = [self.metadata.row_group(group).num_rows for group in every]
 
     def decoded(self, number: int) -> Any:
-        """The table of a row group.
+        """Decode a row group to a table.
 
         Raises:
             DamagedData: It cannot be decoded.
         """
-        remote = self.file.is_remote  # or pyarrow would ask for one column after another
+        remote = self.file.is_remote  # otherwise pyarrow would request one column after another
         if remote:
             reader = _Reader(FetchedRanges(self.file, self.ranges(number)), self.metadata)
         else:
@@ -92,11 +92,11 @@ class ParquetFile(TableFile):
         return table
 
     def nulls_in(self, number: int) -> list[str]:
-        """Columns that have nulls in a row group, by the footer.
+        """Return the columns that have nulls in a row group, by the footer.
 
         Raises:
-            DamagedData: It says another type there than in its schema: pyarrow would end the
-                program (SIGABRT) where it reads the numbers as of the other one.
+            DamagedData: The types in the row group and in the schema differ: pyarrow would abort
+                the program (SIGABRT) when reading the numbers.
         """
         chunks, names = self.metadata.row_group(number), list[str]()
         for chunk, whole in ((chunks.column(at), whole) for at, whole in self._flat):
@@ -110,7 +110,7 @@ class ParquetFile(TableFile):
         return names
 
     def ranges(self, number: int) -> list[tuple[int, int]]:
-        """Where the columns of a row group lie that are wanted: offsets and sizes."""
+        """Return where the wanted columns of a row group are: offsets and sizes."""
         chunks = self.metadata.row_group(number)
         ranges = list[tuple[int, int]]()
         for chunk in map(chunks.column, range(chunks.num_columns)):
@@ -128,13 +128,13 @@ class ParquetFile(TableFile):
 
     @cached_property
     def _flat(self) -> list[tuple[int, str]]:
-        """Columns that are wanted and no part of others, and their types."""
+        """Indices and types of the wanted columns that are not nested."""
         schema, wanted = self.metadata.schema, {*self.schema.names}
         every = ((at, schema.column(at)) for at in range(len(schema)))
         return [(at, each.physical_type) for at, each in every if each.path in wanted]
 
     def first_byte(self, group: int) -> int:
-        """The byte at which a row group begins."""
+        """Return the byte where a row group begins."""
         first = self.metadata.row_group(group).column(0)
         return int(
             first.dictionary_page_offset if first.has_dictionary_page else first.data_page_offset
@@ -142,15 +142,15 @@ class ParquetFile(TableFile):
 
 
 class RowGroups(TableBlocks):
-    """The row groups of files of one table, which are decoded by their number.
+    """The row groups of the files of one table, decoded by number.
 
     Args:
-        files: The files, whose footers are read when they are asked for.
-        sources: The same, without footers.
+        files: The files, whose footers are read on demand.
+        sources: The same files, without footers.
         names: The names of the columns; a single str for bare values; None for all.
-        nulls: What stands for nulls.
-        index: What the index of the data set has of each file, if there is one (`_facts_of`).
-        store: Keeps blocks of remote files on disk.
+        nulls: The replacements for nulls.
+        index: The index of the data set with the footers' contents (`_facts_of`), if there is one.
+        store: Caches blocks of remote files on disk.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class RowGroups(TableBlocks):
         super().__init__(files, names, nulls, counts)
 
     def wanted(self, rows: Array, files: Array, numbers: Array) -> Array:
-        """Row groups that have rows, and begin in the part of the file that is read."""
+        """Select non-empty row groups that begin in the part of the file to read."""
         wanted = super().wanted(rows, files, numbers)
         if self._index is None and (part := self.files[0].part) is not None:
             begins = map(self.files[0].first_byte, numbers.tolist())
@@ -178,7 +178,7 @@ class RowGroups(TableBlocks):
         return wanted
 
     def doubtful(self) -> Array:
-        """Files with nulls where nothing stands for them, and one for each other schema."""
+        """Return files with nulls that lack a replacement, and one file per distinct schema."""
         if self._index is None:
             return self.filled
         (facts, begins), filled = self._index, self.filled
@@ -189,7 +189,7 @@ class RowGroups(TableBlocks):
         return filled[doubtful]
 
     def announce(self, blocks: Sequence[int], *, first: bool) -> None:
-        """Has the store of remote files know which row groups come next, in that order."""
+        """Announce the next row groups to the store of remote files, in order."""
         if self._store is None or not len(self._places):
             return
         places = [self.place(block) for block in blocks]
@@ -203,32 +203,32 @@ class RowGroups(TableBlocks):
 
 
 def _facts_of(file: ByteFile) -> Array:
-    """What a plan needs to know of a footer, as whole numbers.
+    """Summarize a footer in whole numbers, for plans.
 
-    These are marks of the schema, and of each column that may have nulls (of all of them where the
-    footer contradicts itself); and the rows of each row group.
+    These are negative hashes of the schema and of each column that may have nulls (all columns if
+    the footer contradicts itself), and the number of rows of each row group.
 
     Raises:
-        DamagedData: It is no Parquet file.
+        DamagedData: It is not a Parquet file.
     """
     opened = ParquetFile(file, None, IdleReaders(), None)
     found = set[str]()
     try:
         for number, rows in enumerate(opened.rows):
             found.update(opened.nulls_in(number) if rows else ())
-    except DamagedData:  # said where the column is wanted
+    except DamagedData:  # raised again where the column is read
         found.update(opened.schema.names)
     text = opened.schema.to_string(show_field_metadata=False, show_schema_metadata=False)
     return np.array([*map(_mark, [text, *sorted(found)]), *opened.rows], np.int64)
 
 
 def _mark(text: str) -> int:
-    """A hash below 0, so that it is no number of rows."""
+    """Hash a text to a negative number, distinct from all row counts."""
     return number_of(text) | -(1 << 63)
 
 
 class _Reader:
-    """A reader of pyarrow, which is made at the first use; each thread needs one of its own."""
+    """A pyarrow reader, created at its first use; each thread needs its own."""
 
     def __init__(self, file: ByteFile, metadata: Any = None) -> None:
         self.file, self._metadata, self._source = file, metadata, FileObject(file)
@@ -236,7 +236,7 @@ class _Reader:
 
     @contextmanager
     def reading(self, what: str) -> Iterator[Any]:
-        """The reader; what it raises becomes DamagedData."""
+        """Yield the reader; convert its errors to DamagedData."""
         pa = pyarrow("parquet")
         try:
             if self._opened is None:
@@ -254,21 +254,21 @@ class _Reader:
 
 
 class IdleReaders:
-    """Readers of files here that have not failed: to make one costs a tenth of a row group.
+    """Idle readers of local files; creating one costs a tenth of reading a row group.
 
     Attributes:
-        readers: Unused readers; of too many, the oldest is dropped.
+        readers: Idle readers; if there are too many, the oldest is dropped.
     """
 
     def __init__(self) -> None:
         self.readers = deque[_Reader](maxlen=_READERS)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Without those that are open."""
+        """Pickle without the readers."""
         return IdleReaders, ()
 
     def taken(self, file: ByteFile) -> _Reader | None:
-        """One of this file, for the thread that asks."""
+        """Take an idle reader of this file; None if there is none."""
         for reader in tuple(self.readers):
             if reader.file is file:
                 with suppress(ValueError):  # another thread took it
@@ -281,9 +281,9 @@ class IdleReaders:
 class parquet(TableReader):
     """Read the rows of Parquet files by number, and only the columns that you name.
 
-    Samples are dicts, in which numbers and times are those of NumPy, lists of a fixed size are
-    arrays, other lists of numbers are arrays that differ in length, structs are dicts, and text and
-    bytes are Python's. Batches are stacked if all columns can be.
+    Samples are dicts: numbers and times have NumPy types, fixed-size lists are arrays, other lists
+    of numbers are arrays of different lengths, structs are dicts, and text and bytes are Python
+    objects. Batches are stacked if all columns can be.
 
     >>> from tempfile import TemporaryDirectory
     >>> import pyarrow, pyarrow.parquet
@@ -305,10 +305,10 @@ class parquet(TableReader):
     Args:
         paths: A file, a folder (its `.parquet` files), a pattern such as `"data/*.parquet"`, or a
             list of these: one table, in that order. The files of a folder or pattern are sorted by
-            name. Or one part of a file, as `files(paths, parts=n)` gives it.
-        columns: The columns to read, in the order of the samples' fields; of a
-            struct also some fields (`"image.bytes"`). None for all columns. A single str gives bare
-            values instead of dicts.
+            name. Or one part of a file, as `files(paths, parts=n)` yields it.
+        columns: The columns to read, in the order of the samples' fields; for a struct, also single
+            fields (`"image.bytes"`). None for all columns. A single str gives bare values instead
+            of dicts.
         nulls: Replacements for nulls, by column: `{"age": -1}`, `{"point.x": 0.0}` for the field of
             a struct, `{"ids[]": 0}` for the values of lists. Without it, a null is an error.
         store: Caches blocks of remote files on disk (`Store`).
@@ -317,10 +317,10 @@ class parquet(TableReader):
         ModuleNotFoundError: pyarrow is not installed: `python -m pip install 'jreader[arrow]'`.
         TypeError: A path is neither a str nor a path, or columns are not names.
         FileNotFoundError: A file does not exist, or a pattern or a folder has none.
-        ValueError: When a pass begins: there is no such column, a column has another type in
-            another file, or has nulls (known this early for some files only; otherwise the row
+        ValueError: When a pass begins: there is no such column, a column has different types in
+            different files, or has nulls (known this early for some files only; otherwise the row
             group that has them raises it).
-        DamagedData: When a pass begins, or comes to the row group: a file is truncated, of another
+        DamagedData: When a pass begins, or reaches the row group: a file is truncated, of another
             format, or has changed since it was first read, or a checksum does not match.
     """
 
@@ -329,7 +329,7 @@ class parquet(TableReader):
     part: Which | None = field(default=None, metadata={"cursor": "if given"})
 
     def tables(self) -> Latest[ParquetFile]:
-        """The files; the footers of a few are read on several threads."""
+        """Return the files; if there are few, read their footers on several threads."""
         of_file = partial(ParquetFile, names=self.names, idle=IdleReaders(), part=self.file_part)
         tables = Latest(of_file, self.files)
         if len(tables) < MANY:
@@ -337,7 +337,7 @@ class parquet(TableReader):
         return tables
 
     def blocks(self, files: Any) -> RowGroups:
-        """The row groups; those of many files are found in an index, which is kept."""
+        """Return the row groups; for many files, from a cached index."""
         index = None
         if len(files) >= MANY:
             index = self.found_in_files(FileIndex("footers", _facts_of, asked="marks below 0"))

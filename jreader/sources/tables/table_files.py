@@ -1,6 +1,6 @@
-"""What formats of tables share: the columns that are named, of all files, in blocks or whole.
+"""Shared code of table formats: select the named columns of all files, in blocks or whole.
 
-A format extends `TableReader`, and gives the files that were opened, each a `TableFile`.
+A format extends `TableReader`, and returns the opened files, each a `TableFile`.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from jreader.sources.tables.column_names import (
 
 
 class TableFile:
-    """A file that has rows of a table, in blocks.
+    """A file with rows of a table, in blocks.
 
     Attributes:
         path: The file.
-        schema: Of its table, as pyarrow has it.
-        rows: How many rows each of its blocks has.
-        table: All of it, where it lies in memory or is mapped; None if blocks have to be decoded.
-        as_stored: Whether what is decoded lies in memory as the file has it (`Nulls`).
+        schema: The pyarrow schema of its table.
+        rows: The number of rows in each block.
+        table: The whole table, if it is in memory or mapped; None if blocks have to be decoded.
+        as_stored: True if decoded data are in memory as the file has them (`Nulls`).
     """
 
     path: str
@@ -53,7 +53,7 @@ class TableFile:
     as_stored = True
 
     def decoded(self, number: int) -> Any:
-        """The table of a block.
+        """Decode a block to a table.
 
         Raises:
             DamagedData: It cannot be decoded.
@@ -61,23 +61,23 @@ class TableFile:
         raise NotImplementedError(f"{type(self).__name__} must define decoded(self, number)")
 
     def nulls_in(self, _number: int) -> Collection[str]:
-        """Columns that are known to have nulls in a block before it is decoded."""
+        """Return the columns known to have nulls in a block before it is decoded."""
         return ()
 
 
 class TableBlocks:
-    """The blocks of files of one table, which are decoded by their number.
+    """The blocks of the files of one table, decoded by number.
 
     Args:
         files: The files, by number.
         names: The names of the columns; a single str for bare values; None for all.
-        nulls: What stands for nulls.
-        counts: How many rows each block of each file has, where that is known without the files.
+        nulls: The replacements for nulls.
+        counts: The number of rows of each block of each file, if known without opening the files.
 
     Attributes:
-        starts: The rows at which blocks begin.
-        rows: How many rows there are.
-        filled: The numbers of the files that have rows; that of the first if none has.
+        starts: The row where each block begins.
+        rows: The number of rows.
+        filled: The indices of non-empty files; that of the first if all are empty.
     """
 
     def __init__(
@@ -104,16 +104,16 @@ class TableBlocks:
         self.filled: Array = filled if len(filled) else np.zeros(1, np.int64)
 
     def wanted(self, rows: Array, _files: Array, _numbers: Array) -> Array:
-        """Which blocks are read, by their rows, files, and numbers there."""
+        """Select the blocks to read, by their rows, files, and numbers in these."""
         return rows > 0
 
     def place(self, block: int) -> tuple[int, int, int]:
-        """The number of the file of a block, its number there, and that of its first row there."""
+        """Return the file index of a block, its number in the file, and its first row there."""
         file, number, first = self._places[block].tolist()
         return file, number, first
 
     def __call__(self, block: int) -> Any:
-        """The columns of a block.
+        """Return the columns of a block.
 
         Raises:
             DamagedData: It cannot be decoded.
@@ -126,33 +126,33 @@ class TableBlocks:
         return self.columns(file.decoded(number), file, first)
 
     def blank(self, file: TableFile) -> Any:
-        """The columns of no rows."""
-        # `empty_table` cannot make tensors that lie in structs
+        """Return the columns without rows."""
+        # `empty_table` does not support tensors in structs
         return self.columns(pyarrow().Table.from_batches([], file.schema), file)
 
     @property
     def mapped(self) -> bool:
-        """Whether all files lie in memory or are mapped."""
+        """True if all files are in memory or mapped."""
         return all(self.files[at].table is not None for at in self.filled)
 
     def whole(self) -> Any:
-        """The columns of all files, end to end."""
+        """Return the columns of all files, concatenated."""
         files = [self.files[at] for at in self.filled]
         columns = columns_end_to_end([self.columns(file.table, file) for file in files])
         share_starts(leaves(columns))
         return columns
 
     def columns(self, table: Any, file: TableFile, first: int = 0) -> Any:
-        """Those that are asked for, of a table whose first row has that number in its file."""
+        """Select the columns of a table whose first row is row `first` of its file."""
         nulls = Nulls(file.path, first, self.nulls, as_stored=file.as_stored)
         return columns_in(table, self.names, nulls)
 
     def doubtful(self) -> Array:
-        """The numbers of the files that `check` has to look at."""
+        """Return the indices of the files that `check` has to examine."""
         return self.filled
 
     def check(self) -> None:
-        """Raises ValueError if the files do not make one table, or have nulls that are known."""
+        """Raise ValueError if the files do not form one table, or are known to have nulls."""
         first = self.files[self.filled[0]]
         columns = self.blank(first)
         check_fills(self.nulls, self.names or first.schema.names)
@@ -163,15 +163,15 @@ class TableBlocks:
         for block in np.flatnonzero(np.isin(self._places[:, 0], doubtful)).tolist():
             at, number, _ = self.place(block)
             if {*self.files[at].nulls_in(number)} - {*self.nulls}:
-                self(block)  # raises, and names the place of the null
+                self(block)  # raises, naming the row of the null
 
 
 @op
 class TableReader(FileReader[Any], FileTable[Any]):
-    """Read the rows of files of tables by number.
+    """Read the rows of table files by number.
 
     Attributes:
-        kept: Whether what was decoded stays in memory, if it is little (`BlockColumns`).
+        kept: Whether decoded data stay in memory if they are small (`BlockColumns`).
     """
 
     kept: ClassVar[bool] = False
@@ -192,27 +192,27 @@ class TableReader(FileReader[Any], FileTable[Any]):
         self.keep(paths, names=columns, nulls=nulls, store=store)
 
     def tables(self) -> Any:
-        """The files by number, each a `TableFile`."""
+        """Return the files by number, each a `TableFile`."""
         raise NotImplementedError(f"{type(self).__name__} must define tables(self)")
 
     def blocks(self, files: Any) -> TableBlocks:
-        """The blocks of the files that have rows."""
+        """Return the blocks of non-empty files."""
         return TableBlocks(files, self.names, self.nulls or {})
 
     def opened(self) -> Any:
-        """The columns where they lie in memory; else one whose rows are samples, in blocks."""
+        """Return the columns if they are in memory or mapped; else one of samples, in blocks."""
         files = self.tables()
         blocks = self.blocks(files)
         blocks.check()
         if blocks.mapped:
-            self.check_files()  # reading beyond the end of a file that was cut would be a SIGBUS
+            self.check_files()  # reading beyond the end of a truncated file would raise SIGBUS
             return blocks.whole()
         like = blocks.blank(files[blocks.filled[0]]) if self.kept else None
         return BlockColumns(blocks.starts, blocks.rows, blocks, name=repr(self), like=like)
 
 
 def columns_in(table: Any, names: Sequence[str] | str | None, nulls: Nulls) -> Any:
-    """The columns of a table that are asked for; of a single str, the only one.
+    """Return the named columns of a table; for a single str, the only one.
 
     >>> import pyarrow as pa
     >>> columns_in(pa.table({"a": [1, 2], "b": [None, 3]}), "b", Nulls("a.arrow", 0, {"b": 0}))
@@ -221,17 +221,17 @@ def columns_in(table: Any, names: Sequence[str] | str | None, nulls: Nulls) -> A
     Args:
         table: A `pyarrow.Table`.
         names: The names of the columns; a single str for bare values; None for all.
-        nulls: What stands for nulls.
+        nulls: The replacements for nulls.
 
     Raises:
-        ValueError: There is no such column, or it has nulls that nothing stands for.
+        ValueError: There is no such column, or it has nulls without a replacement.
     """
     wanted = selected(table, [names] if isinstance(names, str) else names, nulls.where)
     return bare_values(columns_of(wanted, nulls), names)
 
 
 def _refuse_another(columns: Any, path: str, first_columns: Any, first_path: str) -> None:
-    """Raises ValueError if columns of two files do not make one table."""
+    """Raise ValueError if the columns of two files do not form one table."""
     kinds, first_kinds = _kinds(columns), _kinds(first_columns)
     differ = [
         f"{name or 'it'} is {kinds.get(name, 'missing')}, not {first_kinds.get(name, 'there')}"
@@ -246,7 +246,7 @@ def _refuse_another(columns: Any, path: str, first_columns: Any, first_path: str
 
 
 def _kinds(columns: Any, name: str = "") -> dict[str, str]:
-    """For each column, what its rows are, as far as samples show it."""
+    """Return the type of each column's rows, as far as samples show it."""
     if isinstance(columns, dict):
         parts = [_kinds(part, f"{name}.{key}" if name else key) for key, part in columns.items()]
         return {key: kind for part in parts for key, kind in part.items()}
