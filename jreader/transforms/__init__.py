@@ -1,7 +1,7 @@
-"""Ops that map, select, reorder and combine samples: lazy, in one thread, and resumable.
+"""Ops that map, select, reorder and combine samples: lazy, single-threaded, and resumable.
 
 User functions run inside `try`, so that an error names the op, its line and the sample, and so that
-a `StopIteration` of a function cannot end a pass silently, as with the built-in `map`.
+a `StopIteration` of a function cannot end a pass silently, as it does with the built-in `map`.
 """
 
 from jreader.transforms.caches import cache

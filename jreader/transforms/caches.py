@@ -1,9 +1,9 @@
-"""`cache`: the samples of a reader, read once and kept, in memory or in a folder.
+"""`cache`: read the samples of a reader once, and keep them in memory or in a folder.
 
-Paddle's `cache` reads everything when it is built. This one reads in the first pass, and passes at
-the same time share one reading: the one that needs the next sample reads it for all. In memory,
-only a reading that reached its end is kept. One that all its passes left is dropped, with what it
-held open. `disk_caches.py` has what a folder keeps.
+Paddle's `cache` reads everything when it is built. This one reads in the first pass, and concurrent
+passes share one reading: the one that needs the next sample reads it for all. In memory, only a
+reading that reached its end is kept. If all passes leave it earlier, it is dropped, and closes what
+it had open. `disk_caches.py` implements caches in folders.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class cache(Node[T]):
 
     In memory, your code cannot change the cached samples: arrays come as read-only views, dicts,
     lists and tuples are rebuilt (some 2 us for a dict of three fields), and other objects are
-    copied where they can be. A reader that refills one array for all samples would fill the cache
-    with its last state, so the cache warns: cache `map_readers(np.copy, reader)` instead. The order
-    is cached too: neither epochs nor `seed=None` reshuffle what is below a cache. The numbers drawn
+    copied where possible. A reader that refills one array for all samples would fill the cache with
+    its last state, so the cache warns: cache `map_readers(np.copy, reader)` instead. The order is
+    cached too: neither epochs nor `seed=None` reshuffle what is below a cache. The numbers drawn
     for it are part of the position of every pass.
 
     >>> reads = []
@@ -60,18 +60,18 @@ class cache(Node[T]):
     >>> list(reader()), list(reader()), reads
     (['a', 'b', 'c'], ['a', 'b', 'c'], ['read'])
 
-    With a path, the first pass writes samples to the folder while it hands them over. If an error
-    or a kill ends that pass early, the next one continues where the writing stopped: it does not
-    read the written samples again. Once all are written, a plan that you build with that path finds
-    samples by index: it can be shuffled as a whole, and starts anywhere at once. A folder belongs
-    to one plan. It holds columns, mapped from `.npy` files: arrays of one shape; arrays that differ
-    in their first axis, as ragged columns; texts and bytes; other objects pickled, so read only
-    folders that you trust. Arrays come back read-only, and Python's numbers as NumPy's, in all
-    passes. One process writes; others that read at the same time read the rest from `reader`.
+    With a path, the first pass writes samples to the folder while yielding them. If an error or a
+    kill ends that pass early, the next one continues where the writing stopped, without reading the
+    written samples again. Once all are written, a plan that you build with that path finds samples
+    by index: you can shuffle it as a whole and start anywhere immediately. A folder belongs to one
+    plan. It holds columns, mapped from `.npy` files: arrays of one shape; arrays that differ in
+    their first axis, as ragged columns; texts and bytes; other objects pickled, so read only
+    folders that you trust. In all passes, arrays come back read-only, and Python numbers as NumPy
+    scalars. One process writes; other processes read the rest from `reader` meanwhile.
 
     The order is the same whether the folder is empty or complete. `bucket`, `pack`, and `mix` of
-    readers of unknown length order by what only a complete cache knows: over an incomplete one,
-    they first write what is missing, under a progress bar, or wait for the process that writes it.
+    readers of unknown length need a complete cache for their order: over an incomplete one, they
+    first write what is missing, with a progress bar, or wait for the process that writes it.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -79,27 +79,27 @@ class cache(Node[T]):
     ...     words, cache(lambda: "abc", folder).length()
     (['a', 'b', 'c'], 3)
 
-    Cost: all samples are in memory; or, with a path, on the disk, mapped into memory where they are
-    read. Files have checksums: a pickled object is checked whenever it is read, a file when a pass
-    begins and the file was changed since it was written (it was damaged, or copied), at some 2 GB a
-    second. In a new process, a cache in memory reads `reader` again; a cache in a folder that is
-    complete resumes at once.
+    Cost: all samples are in memory; or, with a path, on disk, mapped into memory when read. Files
+    have checksums: a pickled object is verified whenever it is read; a file is verified when a pass
+    begins if it was modified since it was written (damaged, or copied), at some 2 GB/s. In a new
+    process, a cache in memory reads `reader` again; a complete cache in a folder resumes
+    immediately.
 
     Args:
-        reader: Any reader that ends. With a path, it has the same samples in every pass: give its
-            shuffles a seed.
+        reader: Any reader that ends. With a path, it must yield the same samples in every pass:
+            give its shuffles a seed.
         path: A folder, created if it does not exist; None for memory.
 
     Raises:
         TypeError: The path is neither a str nor a path; or, while iterating, a sample cannot be
             pickled.
         ValueError: The path is a file, or a folder of other files; `reader` has another order in
-            each pass; or, when a pass begins, the cache belongs to another plan: the message
-            shows the line.
-        DamagedData: Files of the cache were changed (when a pass begins), or an earlier version
-            wrote them (when it is made): delete the folder.
-        ReaderError: All samples have to be written first, and another pass, which has stalled,
-            has begun to write them.
+            each pass; or, when a pass begins, the cache belongs to another plan: the message shows
+            the line that differs.
+        DamagedData: Files of the cache were modified (when a pass begins), or an earlier version
+            wrote them (when you build it): delete the folder.
+        ReaderError: All samples have to be written first, and another pass has begun to write them,
+            but stalled.
         OSError: The disk is full (while iterating), or the folder cannot be written.
     """
 
@@ -107,12 +107,12 @@ class cache(Node[T]):
     path: str | os.PathLike[str] | None = argument(check_folder, default=None, cursor="never")
     draw: int | None = field(default=None, init=False)  # what resolves the unseeded ops below
     pinned = True
-    whole: bool = field(default=False, init=False)  # whether the folder had all when it was made
-    first: bool = field(default=False, init=False)  # whether to write all before the first sample
+    whole: bool = field(default=False, init=False)  # whether the folder was complete then
+    first: bool = field(default=False, init=False)  # whether to write all before reading
     from_reader = "all"
 
     def check_arguments(self) -> dict[str, Any]:
-        """Looks whether a cache on disk is whole; what it is of is checked when a pass begins."""
+        """Check whether a cache on disk is complete; a pass checks that it belongs to this plan."""
         if self.path is None:
             return {}
         check_one_order("cache(reader, path)", self.reader, "cache before them")
@@ -121,64 +121,64 @@ class cache(Node[T]):
 
     @property
     def stores(self) -> bool:
-        """Whether samples are found by their index once all are written."""
+        """True if samples are found by index once all are written."""
         return self.path is not None
 
     def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is (where the reading began, samples handed over).
+        """Start a pass; its position is (where the reading began, samples yielded).
 
-        That of a cache on disk is (`IN_ORDER`, samples handed over).
+        For a cache on disk, it is (`IN_ORDER`, samples yielded).
         """
-        if self.first and writing_allowed():  # and empty: a stream says so in its positions
+        if self.first and writing_allowed():  # empty, since the position of a stream would show it
             done = checked_position(at, 0)
             return Pass(iter(()), lambda: done, lambda: None)
         return self.kept.start(self, at)
 
     def length(self) -> int | None:
-        """The length of `reader`, or of a whole cache on disk."""
+        """Return the length of `reader`, or of a complete cache on disk."""
         return self.kept.length(self)
 
     def plane(self) -> Plane | None:
-        """The plane of `reader`: indexed samples need not be kept to be found again.
+        """Return the plane of `reader`: indexed samples need not be kept to be found again.
 
-        Of a cache on disk, its own, if it was whole when it was made, or is written first.
+        A cache on disk has its own plane, if it was complete when built, or is written first.
         """
         return self.kept.plane(self)
 
     @property
     def lazy_length(self) -> bool:
-        """Whether its length is only known by reading files."""
+        """True if the length is only known by reading files."""
         return (self.whole or self.first) and not self.kept.whole
 
     @property
     def filled(self) -> bool:
-        """Whether no pass reads `reader` any more: memory has all samples, or the folder had."""
+        """True if passes no longer read `reader`: all samples are in memory, or in the folder."""
         return self.whole if self.path is not None else self.kept.whole
 
     @property
     def settled(self) -> Reader[T]:
-        """The reader whose samples are kept, with the numbers that were drawn for it."""
+        """The reader whose samples are kept, with the seeds drawn for it."""
         return self.reader if self.draw is None else seeded(self.reader, self.draw)
 
     def resolved(self, draws: Draws) -> Mapping[str, Any]:
-        """One drawn number for all ops below; it is kept for all passes, as the samples are."""
+        """Draw one number for all ops below; it is kept for all passes, as the samples are."""
         kept = self.kept
         known = self.draw is not None or not any(map(lacks_seed, children(self)))
         return {} if known or isinstance(kept, DiskCache) else {"draw": draws.kept(kept.draw)}
 
     def changed(self, new: Mapping[str, Any]) -> Self:
-        """A copy that shares the kept samples."""
+        """Copy the op; the copy shares the kept samples."""
         copy = super().changed(new)
         copy.__dict__["_kept"] = self.kept
         return copy
 
     def __getstate__(self) -> dict[str, Any]:
-        """The kept samples are not pickled."""
+        """Pickle without the kept samples."""
         return {name: value for name, value in super().__getstate__().items() if name != "_kept"}
 
     @property
     def kept(self) -> DiskCache[T] | MemoryCache[T]:
-        """What is kept, which all copies share."""
+        """The kept samples, shared by all copies."""
         if (known := self.__dict__.get("_kept")) is None:
             new: Any = DiskCache(self.reader, str(self.path)) if self.path else MemoryCache()
             known = self.__dict__.setdefault("_kept", new)  # atomic
@@ -186,35 +186,35 @@ class cache(Node[T]):
 
 
 class MemoryCache(Generic[T]):
-    """The finished reading that a cache keeps, or the running one."""
+    """The finished reading of a cache, or the running one."""
 
     def __init__(self) -> None:
         self._turn = threading.RLock()
         self._latest: weakref.ref[_Reading[T]] | None = None
         self._finished: _Reading[T] | None = None
-        self._drawn: int | None = None  # what was drawn first stays, like the samples
+        self._drawn: int | None = None  # the first draw is kept, like the samples
 
     @property
     def whole(self) -> bool:
-        """Whether a reading has reached its end."""
+        """True once a reading has reached its end."""
         return self._finished is not None
 
     def draw(self, drawn: int) -> int:
-        """Keeps a drawn number, if it is the first; returns the one that is kept."""
+        """Keep a drawn number, if it is the first; return the kept one."""
         with self._turn:
             self._drawn = drawn if self._drawn is None else self._drawn
             return self._drawn
 
     def length(self, node: Any) -> int | None:
-        """That of what is read."""
+        """Return the length of the reader."""
         return length(node.reader)
 
     def plane(self, node: Any) -> Plane | None:
-        """That of what is read."""
+        """Return the plane of the reader."""
         return indexed(node.settled)
 
     def start(self, node: Any, at: Position) -> Pass[T]:
-        """A pass; its position is (where the reading began, samples handed over)."""
+        """Start a pass; its position is (where the reading began, samples yielded)."""
         origin, done = checked_position(at, (None, 0))
         reading = self._reading(node, origin)
         if reading.finished:
@@ -242,7 +242,7 @@ class MemoryCache(Generic[T]):
         return Pass(deal(), lambda: (reading.origin, done), leave)
 
     def _reading(self, node: Any, origin: Position) -> _Reading[T]:
-        """The reading with the number of `node` that began at `origin`; begun if there is none."""
+        """Return the reading of this draw that began at `origin`; start one if there is none."""
         with self._turn:
             known = self._finished or (self._latest and self._latest())
             alike = known and known.drawn == node.draw and known.failure is None
@@ -256,13 +256,13 @@ class MemoryCache(Generic[T]):
             return new
 
     def _keep(self, reading: _Reading[T]) -> None:
-        """Keeps the first reading that reached its end."""
+        """Keep the first reading that reached its end."""
         with self._turn:
             self._finished = self._finished or reading
 
 
 class _Reading(Generic[T]):
-    """One pass over the source, shared by all passes over the cache that began in the meantime."""
+    """One pass over the source, shared by all cache passes that began meanwhile."""
 
     def __init__(
         self, up: Pass[T], keep: Callable[[_Reading[T]], object], drawn: int | None
@@ -271,7 +271,7 @@ class _Reading(Generic[T]):
         self.drawn = drawn
         self.origin = up.position()
         self.samples: list[T] = []
-        self.fixed = False  # whether none of all samples can be changed
+        self.fixed = False  # whether all samples are immutable
         self.failure: BaseException | None = None
         self.users = 1
         self.turn = threading.RLock()
@@ -279,11 +279,11 @@ class _Reading(Generic[T]):
 
     @property
     def finished(self) -> bool:
-        """Whether every sample was read."""
+        """True if every sample was read."""
         return self.up is None and self.failure is None
 
     def has(self, index: int) -> bool:
-        """Whether there is a sample at `index`; reads on until there is."""
+        """Return whether there is a sample at `index`; read until there is."""
         with self.turn:
             while len(self.samples) <= index and self.up:
                 try:
@@ -297,7 +297,7 @@ class _Reading(Generic[T]):
             return len(self.samples) > index
 
     def check(self, node: Reader[T], done: int) -> None:
-        """Raises NotResumable after the last sample, if a position has more before it."""
+        """Raise NotResumable at the end if the position is beyond the last sample."""
         if done > len(self.samples):
             raise errors.NotResumable(
                 f"cannot resume after sample {done} of {node!r}: it gave {len(self.samples)} "
@@ -305,7 +305,7 @@ class _Reading(Generic[T]):
             )
 
     def leave(self) -> None:
-        """Called when a pass closes; the last one ends a reading that is not finished."""
+        """Leave the reading when a pass closes; the last pass ends an unfinished one."""
         with self.turn:
             self.users -= 1
             if self.up and self.users == 0:
@@ -322,5 +322,5 @@ class _Reading(Generic[T]):
 
 
 def _same_position(origin: Position, known: Position) -> bool:
-    """Whether two positions are equal as JSON, where tuples are lists."""
+    """Return whether two positions are equal as JSON, where tuples are lists."""
     return origin is None or json.dumps(origin) == json.dumps(known)

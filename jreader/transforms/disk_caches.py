@@ -1,9 +1,9 @@
-"""What `cache(reader, path)` does: samples go to a folder as the first pass reads them.
+"""Implements `cache(reader, path)`: the first pass writes samples to a folder.
 
-The folder belongs to one plan, whose fingerprint it has. One process writes, that which has the
-lock; the others read what is written, and the rest from the reader themselves: to wait for a
-process that waits for its own consumer could last for ever. A pass that was cut short resumes
-at the last commit, in whatever process needs the next sample first.
+The folder belongs to one plan, and stores its fingerprint. The process that holds the lock writes;
+others read what is written, and read the rest from the reader themselves: waiting for a process
+that waits for its own consumer could take forever. After a pass was cut short, whichever process
+needs the next sample first resumes writing at the last commit.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from jreader.sources.transactions import locked
 
 T = TypeVar("T")
 
-_BYTES = 1 << 24  # of samples that wait to be written
-_SECONDS = 5.0  # that a sample waits at most, if more come
-_CHUNK = 1 << 8  # rows that are looked up in one go
+_BYTES = 1 << 24  # unwritten samples to hold, in bytes
+_SECONDS = 5.0  # to hold a sample, if more come
+_CHUNK = 1 << 8  # rows to look up at a time
 _TURNS = 3
-_LOCK_SECONDS = 600.0  # seconds to wait for a process that writes no sample
-_POLL_SECONDS = 0.1  # seconds between two looks whether it has ended
+_LOCK_SECONDS = 600.0  # seconds to wait for a process that writes no samples
+_POLL_SECONDS = 0.1  # seconds between checks whether it has finished
 LOCK = "writer.lock"
-PIECES = "pieces"  # a folder of folders, each of which has some of the samples (`pieces.py`)
+PIECES = "pieces"  # a folder of folders, each with some of the samples (`pieces.py`)
 _PARTS = ("ops", "data", "functions", "layouts", "values")  # earlier folders lack the last two
 
 
 def check_folder(call: str, path: Any) -> str:
-    """The path of a folder that is new, empty, or a cache; absolute, since programs move.
+    """Check that a folder is new, empty or a cache; return its absolute path.
 
     Raises:
-        TypeError: It is no path.
-        ValueError: There is something else.
+        TypeError: It is not a path.
+        ValueError: It is a file, or holds other files.
     """
     name = path_text(path)
     if not name:
@@ -74,7 +74,7 @@ def check_folder(call: str, path: Any) -> str:
 
 
 def check_one_order(call: str, reader: Reader[Any], otherwise: str) -> None:
-    """Raises ValueError if a reader has another order in each pass, so that nothing fits it."""
+    """Raise ValueError if a reader has a different order in each pass, which cannot be stored."""
     if lacks_seed(reader):
         raise ValueError(
             f"{call} keeps one order for all programs, and {reader!r} draws new numbers in each "
@@ -83,14 +83,14 @@ def check_one_order(call: str, reader: Reader[Any], otherwise: str) -> None:
 
 
 class DiskCache(Generic[T]):
-    """The samples of a reader in a folder, written as they are read for the first time.
+    """The samples of a reader in a folder, written when they are first read.
 
     Args:
-        reader: What is read, of which every pass gives the same.
-        folder: Where samples are kept.
+        reader: The reader; every pass yields the same samples.
+        folder: The folder for the samples.
 
     Attributes:
-        named: What errors call it, and the call that gives it another folder.
+        named: Its name for errors, and the call that gives it another folder.
     """
 
     named = "cache", "cache(reader, 'another')"
@@ -98,10 +98,10 @@ class DiskCache(Generic[T]):
     def __init__(self, reader: Reader[T], folder: str) -> None:
         self.reader, self.folder = reader, folder
         self._turn = threading.RLock()
-        self._contents: Stored | None = None  # what the folder held when it was looked at last
+        self._contents: Stored | None = None  # contents of the folder when last checked
         # at most one; a list, so that it outlives this object
         self._writing: list[CacheWriter[T]] = []
-        self._users = 0  # passes that read on
+        self._users = 0  # open passes
         weakref.finalize(self, stop_writing, self._writing)
 
     def __reduce__(self) -> Any:
@@ -109,19 +109,19 @@ class DiskCache(Generic[T]):
 
     @property
     def of(self) -> Reader[Any]:
-        """The reader that gives one sample for each that is written."""
+        """The reader that yields one sample for each written item."""
         return self.reader
 
     def over(self, reader: Reader[Any], folder: str) -> Self:
-        """The same of another reader, in another folder."""
+        """Return a cache of the same kind over another reader, in another folder."""
         return type(self)(reader, folder)
 
     def items(self, held: Stored, begin: int) -> Iterator[Any]:
-        """What is written, from a sample on."""
+        """Yield the written items, from a sample on."""
         return held.samples(begin, held.rows)
 
     def bytes_of(self, sample: Any) -> float:
-        """The bytes that a sample takes, nearly."""
+        """Estimate the bytes that a sample takes."""
         parts = leaves(reloaded(sample))
         return sum(size_of(encoded(part, kind_of(part))) for part in parts)
 
@@ -135,16 +135,16 @@ class DiskCache(Generic[T]):
 
     @property
     def whole(self) -> bool:
-        """Whether all is written, and was looked at."""
+        """True if everything is written, and was verified."""
         self._writer()
         return self._contents is not None and self._contents.whole
 
     def length(self, node: Any) -> int | None:
-        """How many samples the folder has, if it has all; else the length of what is read."""
+        """Return the number of samples if the folder is complete; else the length of the reader."""
         return self._complete(node).rows if self.is_complete(node) else length(node.reader)
 
     def plane(self, node: Any) -> Plane | None:
-        """That of the columns in the folder, if all samples are there and these are some."""
+        """Return the plane of the columns in the folder, if it is complete and not empty."""
         held = self._complete(node) if self.is_complete(node) else None
         if held is None or not held.rows:
             return None
@@ -154,29 +154,29 @@ class DiskCache(Generic[T]):
         return Plane(held.mapped, held.rows, identity_route(len(columns)), straight=True)
 
     def is_complete(self, node: Any) -> bool:
-        """Whether the folder has all samples by now, or gets them before it is read."""
+        """Return whether the folder is complete, or will be before it is read."""
         return node.whole or (node.first and (writing_allowed() or self.whole))
 
     def _complete(self, node: Any) -> Stored:
-        """The complete contents of the folder, written now if they must come first."""
+        """Return the complete contents of the folder; write them now if they must come first."""
         held = self.written() if node.first and writing_allowed() else self.held()
         if not held.whole:
             raise changed(self.folder, "was complete, and is not any more")
         return held
 
     def held(self) -> Stored:
-        """What is written, as of the last look; the first look checks it.
+        """Return the written contents, as last checked; the first check verifies them.
 
         Raises:
-            ValueError: The folder is of another plan.
-            DamagedData: It was changed since it was written.
+            ValueError: The folder belongs to another plan.
+            DamagedData: It was modified after it was written.
         """
         with self._turn:
             self._writer()
             return self._contents or self.refresh(check=True)
 
     def _writer(self) -> CacheWriter[T] | None:
-        """The writer, if there is one; its progress counts from now on. Forgets a closed one."""
+        """Return the writer, if there is one, after updating the contents; drop a closed one."""
         for writer in [*self._writing]:
             self._contents = writer.out.held
             if writer.closed:
@@ -186,14 +186,14 @@ class DiskCache(Generic[T]):
     def written(
         self, fill: Callable[[CacheWriter[T]], object] | None = None, *, waits: bool = True
     ) -> Stored:
-        """What is written, once all is: writes what is missing, or waits for another process.
+        """Write what is missing, or wait for the process that does; return the contents.
 
         Args:
-            fill: Gives what is missing to what writes; None to read it.
-            waits: Whether to wait; if not, what is there by now where another pass writes.
+            fill: Passes what is missing to the writer; None to read it.
+            waits: Whether to wait; if not, return the current contents while another pass writes.
 
         Raises:
-            ReaderError: Another pass has the lock, and writes nothing.
+            ReaderError: Another pass holds the lock, and writes nothing.
         """
         with self._turn:
             if self.held().whole:
@@ -212,11 +212,11 @@ class DiskCache(Generic[T]):
             return self.held()
 
     def read_rest(self, writer: CacheWriter[T]) -> None:
-        """Reads what is missing."""
+        """Read and write what is missing."""
         writer.upto(sys.maxsize)
 
     def _wait_for_lock(self) -> int:
-        """The lock of the folder, as soon as the process that has it has written all, or ended."""
+        """Wait until the process that holds the folder's lock has ended; return the lock."""
         path, seen, since = Path(self.folder, LOCK), 0, time.monotonic()
         with Bar(f"waiting for the process that writes {Path(self.folder).name}") as bar:
             while (lock := locked(path)) is None:
@@ -236,9 +236,9 @@ class DiskCache(Generic[T]):
         return lock
 
     def start(self, _node: Any, at: Position) -> Pass[T]:
-        """A pass in order; its position is (`IN_ORDER`, how many samples it has handed over)."""
+        """Start a pass in order; its position is (`IN_ORDER`, samples yielded)."""
         _, done = checked_position(at, (None, 0))
-        bypass: list[Pass[T]] = []  # over the reader itself, where this pass does not write
+        bypass: list[Pass[T]] = []  # a pass over the reader itself, if this pass cannot write
         may_write = writing_allowed()
 
         def deal() -> Generator[T]:
@@ -266,7 +266,7 @@ class DiskCache(Generic[T]):
 
     def _on_pass_closed(self) -> None:
         """Stop the writer when the last pass closes; what was read by then is kept."""
-        if self._turn.acquire(blocking=False):  # garbage may be collected anywhere
+        if self._turn.acquire(blocking=False):  # garbage collection may call this anywhere
             try:
                 self._users -= 1
                 if not self._users:
@@ -276,13 +276,13 @@ class DiskCache(Generic[T]):
                 self._turn.release()
 
     def _chunk(self, index: int, bypass: list[Pass[T]], *, may_write: bool) -> list[T]:
-        """Samples from an index on; none at the end."""
+        """Return some samples from an index on; [] at the end."""
         with self._turn:
             if not bypass:
                 some = self._stored_samples(index)
                 if some is None and may_write:
                     writer = self._writer() or self._begin_writer(self._lock())
-                    some = self._stored_samples(index)  # another process may have written it by now
+                    some = self._stored_samples(index)  # by another process meanwhile
                     if some is None and writer is not None:
                         some = writer.upto(index)
                 if some is not None:
@@ -291,18 +291,18 @@ class DiskCache(Generic[T]):
             return list(islice(bypass[0].items, 1))
 
     def _stored_samples(self, index: int) -> list[T] | None:
-        """Samples from an index on that are in the folder; None if there are none yet."""
+        """Return stored samples from an index on; None if there are none yet."""
         held = self.held()
         if index < held.rows:
             return list(held.samples(index, min(index + _CHUNK, held.rows)))
         return [] if held.whole else None
 
     def _lock(self) -> int | None:
-        """The lock of the folder; None if another process has it."""
+        """Return the lock of the folder; None if another process holds it."""
         return locked(Path(self.folder, LOCK))
 
     def _begin_writer(self, lock: int | None) -> CacheWriter[T] | None:
-        """Begins to write where another writer stopped; None if all is written, or has no lock."""
+        """Resume writing; None if all is written, or there is no lock."""
         if lock is None:
             self.refresh()
             return None
@@ -316,7 +316,7 @@ class DiskCache(Generic[T]):
         return self._writer()
 
     def writer(self, held: Stored, lock: int) -> CacheWriter[T]:
-        """A writer that continues there, with the lock of the folder."""
+        """Return a writer that continues there, with the lock of the folder."""
         if held.said and not held.said["goes_on"]:
             held = Stored(held.folder)
         held.sweep()
@@ -326,7 +326,7 @@ class DiskCache(Generic[T]):
         return CacheWriter(out, start(self.reader, position), lock, bar)
 
     def bypass(self, index: int) -> Pass[Any]:
-        """A pass over the reader itself, from an index on that is not written."""
+        """Start a pass over the reader itself, from an unwritten index on."""
         held = self.held()
         known = held.said is not None and held.said["goes_on"] and held.rows <= index
         up = start(self.of, held.said["position"] if known else None)
@@ -334,14 +334,14 @@ class DiskCache(Generic[T]):
         return up
 
     def refresh(self, *, check: bool = False) -> Stored:
-        """Looks at the folder again; with `check`, compares its files with their checksums."""
+        """Read the state of the folder again; with `check`, verify its files by checksum."""
         for turn in range(_TURNS):
             try:
                 held = read_table(self.folder)
                 if check:
                     held.check_values()
                 break
-            except errors.DamagedData:  # or columns became others in the meantime
+            except errors.DamagedData:  # or the columns were replaced meanwhile
                 if turn == _TURNS - 1:
                     raise
         self._contents = None
@@ -373,18 +373,18 @@ class DiskCache(Generic[T]):
 
     @property
     def use_another_folder(self) -> str:
-        """What to do about a folder of something else."""
+        """Advice for a folder that belongs to something else."""
         return f"Delete that folder, or give another one, as in {self.named[1]}."
 
 
 class CacheWriter(Generic[T]):
-    """A reading whose samples are written; it has the lock of the folder.
+    """Writes the samples of a reading; holds the lock of the folder.
 
     Args:
-        out: What writes them.
-        up: The reading, which ends with it.
-        lock: The lock of the folder, which is given back when it is closed.
-        bar: How far it is.
+        out: Writes the samples.
+        up: The reading, which closes with this.
+        lock: The lock of the folder, released on closing.
+        bar: The progress bar.
     """
 
     def __init__(self, out: Appending, up: Pass[T], lock: int, bar: Bar) -> None:
@@ -395,7 +395,7 @@ class CacheWriter(Generic[T]):
         _ACTIVE_WRITERS.add(self)
 
     def upto(self, index: int) -> list[T]:
-        """The sample of an index; reads and writes what comes before. None if there is none."""
+        """Return the sample at an index in a list, reading and writing up to it; [] at the end."""
         while len(self.out) <= index:
             try:
                 sample = next(self._up.items)
@@ -409,7 +409,7 @@ class CacheWriter(Generic[T]):
         return [self.out[index]]
 
     def add(self, sample: T, at: Position) -> None:
-        """Writes a sample that its caller has read; `at` is the position after it."""
+        """Write a sample that the caller has read; `at` is the position after it."""
         late = self.out.waiting and time.monotonic() - self._since > _SECONDS
         if late or self.out.bytes >= _BYTES:
             self._commit()
@@ -417,21 +417,21 @@ class CacheWriter(Generic[T]):
         self._bar.add()
 
     def finish(self) -> None:
-        """Writes that these are all samples, and closes."""
+        """Record that these are all samples, and close."""
         self._commit(whole=True)
         self.close()
 
     def writes(self, folder: str) -> bool:
-        """Whether it writes to a folder, in this process."""
+        """Return whether it writes to a folder, in this process."""
         return self.is_active and folder == str(self.out.held.folder)
 
     @property
     def is_active(self) -> bool:
-        """Whether it is not closed, and of this process: a fork has the lock of its parent."""
+        """True if it is open, and of this process: a fork inherits the lock of its parent."""
         return not self.closed and self._process == os.getpid()
 
     def close(self) -> None:
-        """Writes what was read, ends the reading, and lets others write."""
+        """Write what was read, end the reading, and release the lock."""
         if not self.is_active:
             return
         self.closed = True
@@ -449,7 +449,7 @@ class CacheWriter(Generic[T]):
 
 
 def metadata(plan: dict[str, list[str]], position: Position) -> dict[str, Any]:
-    """What the table keeps beside samples: the plan, and the position after the last one."""
+    """Return the table's metadata: the plan, and the position after the last sample."""
     goes_on = refusal_in(position) is None
     try:
         json.dumps(position)
@@ -462,6 +462,6 @@ _ACTIVE_WRITERS: weakref.WeakSet[CacheWriter[Any]] = weakref.WeakSet()
 
 
 def stop_writing(writing: list[CacheWriter[Any]]) -> None:
-    """Ends what writes; what was read by then is kept."""
+    """Close writers; what was read by then is kept."""
     while writing:
         writing.pop().close()

@@ -1,4 +1,4 @@
-"""Several readers as one: side by side (zip), one after another (concat), or in turn."""
+"""Combine readers: side by side (zip), one after another (concatenate), or in turn."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ T = TypeVar("T")
 
 _Turn: TypeAlias = Callable[[Indices], tuple[Indices, Indices]]
 _Place: TypeAlias = Callable[[int, Array], Array]
-_NESTED = 32  # so many chains in one another may call one another; Python's stack has an end
+_NESTED = 32  # deeper nested chains are flattened: Python's stack is limited
 
 
 @op
 class compose(Node[tuple[Any, ...]]):
     """Zip the samples of several readers into flat tuples.
 
-    Samples that are tuples are flattened into it, one level deep; others (lists too) stay whole.
+    Samples that are tuples are flattened, one level deep; others (lists too) stay whole.
 
     >>> list(compose(lambda: [(1, 2), (3, 4)], lambda: "ab")())
     [(1, 2, 'a'), (3, 4, 'b')]
 
-    Cost: all readers are open at once, and one row is in memory. Resuming resumes each of them.
+    Cost: opens all readers at once, and keeps one row in memory. Resuming resumes each reader.
 
     Args:
         *readers: Any readers.
-        check_alignment: Whether to raise an error after the last full row if readers have unequal
-            lengths. False ends with the shortest reader; type it if one of them never ends.
+        check_alignment: Whether to raise after the last full row if the readers' lengths differ.
+            False ends with the shortest reader; use it if one of them never ends.
 
     Raises:
         ComposeNotAligned: One reader ended before the others (while iterating).
@@ -71,7 +71,7 @@ class compose(Node[tuple[Any, ...]]):
         )
 
     def start(self, at: Position) -> Pass[tuple[Any, ...]]:
-        """Begins a pass; its position is those of all readers."""
+        """Start a pass; its position is those of all readers."""
         ups = started(self.readers, at)
 
         def deal() -> Iterator[tuple[Any, ...]]:
@@ -85,7 +85,7 @@ class compose(Node[tuple[Any, ...]]):
                 else:
                     yield row
             if self.check_alignment and inputs:
-                # zip draws from the left: whoever is a sample ahead of it was not the first to end
+                # zip draws from the left: readers that are a sample ahead did not end first
                 ended = sum(count() > row_count() for _, count in inputs)
                 longer = [*range(ended), *_unfinished(inputs, ended + 1)]
                 if longer:
@@ -103,22 +103,22 @@ class compose(Node[tuple[Any, ...]]):
         )
 
     def length(self) -> int | None:
-        """The length of the shortest reader."""
+        """Return the length of the shortest reader."""
         return shortest(self.readers)
 
     def may_be_endless(self) -> Callable[[list[bool]], bool]:
-        """It ends with the first reader that does."""
+        """Return `all`: it ends with the first reader that does."""
         return all
 
     def plane(self) -> Plane | None:
-        """The planes side by side; None if they are not aligned, which is an error at the end."""
+        """Return the planes side by side; None if they are not aligned, which raises at the end."""
         planes = _planes(self.readers)
         unequal = len({plane.length for plane in planes}) > 1
         return None if not planes or (unequal and self.check_alignment) else zip_planes(planes)
 
 
 def _unfinished(inputs: list[tuple[Iterator[Any], Any]], first: int) -> Iterator[int]:
-    """The numbers of the readers, from `first` on, that still have a sample."""
+    """Yield the numbers of the readers, from `first` on, that still have a sample."""
     for number, (items, _) in enumerate(inputs[first:], first):
         for _sample in items:
             yield number
@@ -132,8 +132,8 @@ class chain(Node[T]):
     >>> list(chain(lambda: "ab", lambda: "c")())
     ['a', 'b', 'c']
 
-    Cost: one reader is open at a time, and it keeps no samples. Resuming opens only the reader that
-    the position is in, and those after it.
+    Cost: opens one reader at a time, and keeps no samples. Resuming opens only the reader that the
+    position is in, and those after it.
 
     Args:
         *readers: Any readers.
@@ -145,9 +145,9 @@ class chain(Node[T]):
         set_fields(self, readers=_checked_readers(self, readers))
 
     def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is (which reader, position inside it).
+        """Start a pass; its position is (which reader, position inside it).
 
-        That of chains that are nested deeply has how many readers they have together, too.
+        For deeply nested chains, it also has their total number of readers.
         """
         readers, many = self._members()
         which, inner = _nested_position(self, at) if many else checked_position(at, (0, None))
@@ -176,13 +176,13 @@ class chain(Node[T]):
         )
 
     def _members(self) -> tuple[Sequence[Reader[T]], tuple[int, ...]]:
-        """Its readers; if chains are nested deeply in it, the readers of all, and their number."""
+        """Return its readers; for deeply nested chains, the flattened readers and their number."""
         flat, depth = self.flat
         return (flat, (len(flat),)) if depth > _NESTED else (self.readers, ())
 
     @cached_property
     def flat(self) -> tuple[list[Reader[T]], int]:
-        """Its readers, with those of chains in place of these; and how deep chains are nested."""
+        """Its readers, with nested chains flattened, and the depth of nesting."""
         readers, depth = list[Reader[T]](), 0
         left = [(reader, 1) for reader in reversed(self.readers)]
         while left:
@@ -196,17 +196,17 @@ class chain(Node[T]):
         return readers, depth
 
     def length(self) -> int | None:
-        """The sum of all lengths, if all are known."""
+        """Return the sum of all lengths, if all are known."""
         return _total(self._members()[0])
 
     def plane(self) -> Plane | None:
-        """The planes end to end, if their columns are alike."""
+        """Return the concatenated planes, if their columns are alike."""
         planes = _planes(self._members()[0])
         return concat_planes(planes) if planes else None
 
 
 def _nested_position(node: chain[Any], at: Position) -> tuple[int, Position]:
-    """Which reader of nested chains a position is in, and where, also if it is nested as they."""
+    """Find the reader of a position among flattened chains; the position may be nested too."""
     if at is None or (isinstance(at, (list, tuple)) and len(at) == 3):
         which, inner, _ = checked_position(at, (0, None, 0))
         return which, inner
@@ -228,24 +228,24 @@ class interleave(Node[T]):
     """Take one sample of each reader in turn, or in an order of your own, until all have ended.
 
     A reader that has ended is skipped from then on, so no sample is lost. To restart it, interleave
-    `epochs(reader)`. For random turns in proportion, use `mix`.
+    `epochs(reader)`. For random turns in proportion to weights, use `mix`.
 
     >>> list(interleave(lambda: "abc", lambda: "x", lambda: [1, 2])())
     ['a', 'x', 1, 'b', 2, 'c']
     >>> list(interleave(lambda: "abcdef", lambda: [1, 2], order=[0, 0, 1], stop="first")())
     ['a', 'b', 1, 'c', 'd', 2, 'e', 'f']
 
-    Cost: all readers are open at once, and it keeps no samples. Resuming resumes each of them.
+    Cost: opens all readers at once, and keeps no samples. Resuming resumes each reader.
 
     Args:
         *readers: Any readers.
-        stop: When it ends. "once": when all readers have ended. "first": at the turn of a reader
+        stop: When to end. "once": when all readers have ended. "first": at the turn of a reader
             that has no sample left.
-        order: The numbers of the readers whose turns these are, again and again, from 0: [0, 0, 1]
-            for two of the first reader and one of the second. None for each in turn.
+        order: The order of turns, as numbers of readers from 0, repeated: [0, 0, 1] for two of the
+            first reader and one of the second. None for each in turn.
 
     Raises:
-        ValueError: There is no such `stop`, or `order` leaves out a reader.
+        ValueError: `stop` has another value, or `order` leaves out a reader.
         TypeError: `order` is not a list of ints.
     """
 
@@ -274,12 +274,12 @@ class interleave(Node[T]):
         return range(len(self.readers)) if self.order is None else self.order
 
     def cursor_extra(self) -> str:
-        """Its order, where it is not each reader in turn, which older cursors do not say."""
+        """Return its order, unless it is the default, which older cursors do not write."""
         plain = self.stop == "once" and self.order is None
         return "" if plain else f"{self.stop}, {list(self._order)}"
 
     def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is (whose turn it is, positions of all readers)."""
+        """Start a pass; its position is (whose turn it is, positions of all readers)."""
         turn, inner = checked_position(at, (0, None))
         order = self._order
         if turn and turn >= len(order):
@@ -292,7 +292,7 @@ class interleave(Node[T]):
             nonlocal going, count
             while going:
                 turns = itertools.cycle([ups[order[place]].items for place in going])
-                items, count = counted(map(next, turns))  # which ends with the first that ends
+                items, count = counted(map(next, turns))  # ends with the first that ends
                 yield items
                 if self.stop == "first":
                     return
@@ -307,14 +307,14 @@ class interleave(Node[T]):
         return Pass(itertools.chain.from_iterable(rounds()), position, lambda: close(ups))
 
     def length(self) -> int | None:
-        """The sum of all lengths, if all are known; or the turns up to the first end."""
+        """Return the sum of the lengths, if known; with stop="first", the turns until one ends."""
         if self.stop == "once":
             return _total(self.readers)
         known = list(map(length, self.readers))
         return None if None in known else self._first_end([n for n in known if n is not None])
 
     def _first_end(self, lengths: Sequence[int]) -> int:
-        """The turn at which a reader is asked for one sample more than it has."""
+        """Return the first turn at which a reader has no sample left."""
         ends = []
         for which, many in enumerate(lengths):
             places = [place for place, each in enumerate(self._order) if each == which]
@@ -323,7 +323,7 @@ class interleave(Node[T]):
         return min(ends, default=0)
 
     def plane(self) -> Plane | None:
-        """The planes in turn, if their columns are alike, and rounds stay as they begin."""
+        """Return the planes in turn, if their columns match and no reader drops out of rounds."""
         planes = _planes(self.readers)
         members = MemberPlanes.of(planes) if planes else None
         if members is None or (self.order and self.stop == "once"):
@@ -342,7 +342,7 @@ class interleave(Node[T]):
 
 
 def _checked_readers(node: Node[Any], readers: tuple[Reader[Any], ...]) -> tuple[Reader[Any], ...]:
-    """The readers of an op that takes them as `*readers`.
+    """Check the readers of an op that takes them as `*readers`.
 
     Raises:
         TypeError: One of them cannot be called.
@@ -353,7 +353,7 @@ def _checked_readers(node: Node[Any], readers: tuple[Reader[Any], ...]) -> tuple
 
 
 def _planes(readers: Sequence[Reader[Any]]) -> list[Plane]:
-    """Their planes, if all of them are indexed; else none."""
+    """Return their planes if all are indexed; else []."""
     planes = list[Plane]()
     for reader in readers:
         plane = indexed(reader)
@@ -364,13 +364,13 @@ def _planes(readers: Sequence[Reader[Any]]) -> list[Plane]:
 
 
 def _total(readers: Sequence[Reader[Any]]) -> int | None:
-    """The sum of all lengths, if all are known."""
+    """Return the sum of all lengths, if all are known."""
     known = [length(reader) for reader in readers]
     return None if None in known else sum(n for n in known if n is not None)
 
 
 def _in_rounds(order: Sequence[int]) -> tuple[_Turn, _Place]:
-    """Which reader each sample is of, and its number there, in rounds of one order."""
+    """Map samples to readers and back, in rounds of a fixed order."""
     given = [order[:place].count(which) for place, which in enumerate(order)]
     each = [order.count(which) for which in order]
 
@@ -389,12 +389,12 @@ def _in_rounds(order: Sequence[int]) -> tuple[_Turn, _Place]:
 
 
 def _in_turn(lengths: Sequence[int]) -> tuple[_Turn, _Place]:
-    """The same where round r has sample r of each reader that is so long.
+    """Map samples to readers and back, if round r has sample r of each reader that is long enough.
 
-    Between the lengths at which readers end, rounds have one size, so that a division finds the
-    round of a sample.
+    Between the lengths at which readers end, rounds have one size, so a division finds the round of
+    a sample.
     """
-    rounds = sorted({0, *lengths})[:-1] or [0]  # before these, a reader has ended
+    rounds = sorted({0, *lengths})[:-1] or [0]  # rounds before which a reader has ended
     firsts = [sum(min(length, before) for length in lengths) for before in rounds]
     going = [[n for n, length in enumerate(lengths) if length > before] for before in rounds]
     sizes, table = np.array(list(map(len, going))), np.array([*itertools.chain(*going)], int)

@@ -1,10 +1,9 @@
-"""What `filter(fn, reader, keep=path)` does: remembers which samples it keeps, a bit each.
+"""Implements `filter(fn, reader, keep=path)`: stores one bit per sample, whether it is kept.
 
-A pass calls `fn` for samples whose bits are not known yet, and writes what it learns while it hands
-samples over. One process learns, that which has the lock of the folder; others call `fn`
-themselves. A pass learns only what follows on what is known: one that was resumed beyond that
-leaves the gap to the next pass. Once all is known, the samples are found by index, and `fn` is
-called no more.
+A pass calls `fn` for samples whose bits are unknown, and stores the bits while it yields samples.
+The process that holds the lock of the folder does so; others call `fn` without storing bits. A pass
+stores only bits that follow the stored ones: if it resumed beyond those, it leaves the gap to the
+next pass. Once all bits are known, samples are found by index, and `fn` is no longer called.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ from jreader.sources.stored_bits import AppendedBits, Ranks, bits_of
 from jreader.sources.stored_columns import Stored
 from jreader.transforms.disk_caches import CacheWriter, DiskCache, metadata, stop_writing
 
-_CHUNK = 1 << 14  # bits that are looked up in one go
-_EACH = 9 / 64  # bytes of a bit, with the counts
+_CHUNK = 1 << 14  # bits to look up at a time
+_EACH = 9 / 64  # bytes per bit, with the counts
 
 
 class KeptBits(DiskCache[Any]):
-    """Which samples of a reader a filter keeps, in a folder.
+    """The bits of a filter in a folder: which samples of a reader it keeps.
 
     Args:
         reader: The filter, without a folder.
-        folder: Where the bits are kept.
+        folder: The folder for the bits.
     """
 
     named = "filter kept", "filter(fn, reader, keep='another')"
@@ -57,25 +56,25 @@ class KeptBits(DiskCache[Any]):
 
     @property
     def of(self) -> Reader[Any]:
-        """The reader that gives one sample for each bit."""
+        """The reader that yields one sample for each bit."""
         reader: Reader[Any] = self.reader.reader
         return reader
 
     def over(self, reader: Reader[Any], folder: str) -> Self:
-        """The bits of another reader, in another folder."""
+        """Return the bits of another reader, in another folder."""
         return type(self)(self.reader.changed({"reader": reader}), folder)
 
     def items(self, held: Stored, begin: int) -> Iterator[Any]:
-        """The bits that are known, from a sample on."""
+        """Yield the known bits, from a sample on."""
         return iter(bits_of(held, begin, held.rows))
 
     def bytes_of(self, sample: Any) -> float:
-        """The bytes that a bit takes, with the counts; asks for it, which takes time."""
+        """Return the bytes that a bit takes, with the counts; calls the (slow) function."""
         self.keeps(sample)
         return _EACH
 
     def keeps(self, sample: Any) -> bool:
-        """Whether the filter keeps a sample: calls its function."""
+        """Call the filter's function on a sample; return whether to keep it."""
         fn = self.reader.fn
         try:
             return bool(fn(sample))
@@ -85,20 +84,20 @@ class KeptBits(DiskCache[Any]):
 
     @cached_property
     def plan(self) -> dict[str, list[str]]:
-        """The lines of the plan that the folder belongs to; no `cache` has the last one."""
+        """The lines of the plan that owns the folder; the last one tells it from a `cache`."""
         lines = super().plan
         return {**lines, "ops": [*lines["ops"], "a bit for each sample"]}
 
     _ranks: tuple[Stored, Ranks] | None = None
 
     def length(self, node: Any) -> int | None:
-        """How many samples are kept, if they are found by index."""
+        """Return the number of kept samples, if they are found by index."""
         if not self.is_complete(node) or mapped_rows(node.reader) is None:
             return None
         return self.ranks_of(node, length(node.reader)).total
 
     def plane(self, node: Any) -> Plane | None:
-        """The plane of `reader`, of which only the kept samples are left; in their blocks."""
+        """Return the plane of `reader` with only the kept samples, in their blocks."""
         up = indexed(node.reader) if self.is_complete(node) else None
         if up is None:
             return None
@@ -114,7 +113,7 @@ class KeptBits(DiskCache[Any]):
         return replace(plane, blocks=np.unique([0, *starts[starts < ranks.total]]))
 
     def ranks_of(self, node: Any, rows: int | None) -> Ranks:
-        """Where the kept samples of a filter are, whose reader has so many rows."""
+        """Return the ranks of the kept samples of a filter whose reader has `rows` rows."""
         held = self._complete(node)
         if held.rows != rows:
             raise self.differs(node.reader, rows)
@@ -123,7 +122,7 @@ class KeptBits(DiskCache[Any]):
         return self._ranks[1]
 
     def differs(self, reader: Reader[Any], rows: int | None) -> errors.ReaderError:
-        """The error for a reader of another length than that of which the bits are."""
+        """Return the error for a reader whose length differs from the number of bits."""
         many = "more" if rows is None else f"{rows:,}"
         return errors.ReaderError(
             f"the {self.named[0]} in {self.folder!r} has bits for {self.held().rows:,} samples, "
@@ -131,7 +130,7 @@ class KeptBits(DiskCache[Any]):
         )
 
     def start(self, node: Any, at: Position) -> Pass[Any]:
-        """A pass in order; its position is (`IN_ORDER`, samples read, that of `reader`)."""
+        """Start a pass in order; its position is (`IN_ORDER`, samples read, that of `reader`)."""
         _, seen, before = checked_position(at, (None, 0, None))
         up, learns = start(node.reader, before), writing_allowed()
 
@@ -158,7 +157,7 @@ class KeptBits(DiskCache[Any]):
     def _bits(
         self, node: Any, up: Pass[Any], seen: int, *, learns: bool
     ) -> Generator[tuple[Any, Any]]:
-        """Whether each sample is kept, and the sample; first those of which it is known."""
+        """Yield (whether it is kept, sample); first those with known bits."""
         while True:
             while bits := self.known_bits(seen):
                 end = seen + len(bits)
@@ -175,7 +174,7 @@ class KeptBits(DiskCache[Any]):
     def _evaluate(
         self, node: Any, up: Pass[Any], seen: int, writer: CacheWriter[Any] | None
     ) -> Generator[tuple[Any, Any]]:
-        """Whether each sample is kept, and the sample, from where that is not known."""
+        """Call the function from the first unknown bit on; yield (whether it is kept, sample)."""
         try:
             check_in_order(up.position(), node)
             for sample in up.items:
@@ -195,32 +194,32 @@ class KeptBits(DiskCache[Any]):
     def written(
         self, fill: Callable[[CacheWriter[Any]], object] | None = None, *, waits: bool = True
     ) -> Stored:
-        """The bits, once all are known: learns what is missing, or waits (`DiskCache`)."""
+        """Return the complete bits: compute what is missing, or wait (`DiskCache`)."""
         with self._turn:
             if waits:
                 stop_writing(self._writing)  # of a pass that waits for its own consumer
             return super().written(fill, waits=waits)
 
     def writer(self, held: Stored, lock: int) -> CacheWriter[Any]:
-        """A writer that appends the bits that a pass gives it."""
+        """Return a writer that appends the bits that a pass gives it."""
         held.sweep()
         out = AppendedBits(held, held.said and held.said["position"], partial(metadata, self.plan))
         bar = Bar(f"filtering into {held.folder.name}", length(self.of))
         return CacheWriter(out, Pass(iter(()), lambda: None, lambda: None), lock, bar)
 
     def read_rest(self, writer: CacheWriter[Any]) -> None:
-        """Learns what is missing."""
+        """Compute the missing bits."""
         rows = len(writer.out)
         with located_errors(self.reader), closing(self.bypass(rows)) as rest:
             deque(self._evaluate(self.reader, rest, rows, writer), maxlen=0)
 
     def known_bits(self, seen: int) -> list[int]:
-        """Some bits from a sample on; none where none are known."""
+        """Return some known bits from a sample on; [] if there are none."""
         with self._turn:
             return bits_of(self.held(), seen, seen + _CHUNK)
 
     def writer_at(self, seen: int) -> CacheWriter[Any] | None:
-        """What a pass after so many samples writes with, if it is the one to learn what follows."""
+        """Return a writer for the bits after `seen` samples, if they follow the stored ones."""
         with self._turn:
             writer = self._begin_writer(None if self._writer() else self._lock())
             if writer is None or len(writer.out) == seen:
@@ -230,7 +229,7 @@ class KeptBits(DiskCache[Any]):
 
 
 def check_in_order(at: Position, node: Any) -> None:
-    """Raises ReaderError if samples come in order of arrival, in which they have no place."""
+    """Raise ReaderError if samples come in order of arrival, and so have no fixed places."""
     if refusal := refusal_in(at):
         raise errors.ReaderError(
             f"filter(fn, reader, keep), made at {node.made_at}, keeps a bit for each sample in its "

@@ -1,9 +1,10 @@
-"""A warning of parts of a plan that each epoch reshuffles: in time, each has all samples.
+"""Warn of a train/test split above a shuffle, whose parts get all samples over time.
 
-`p = rows.shuffle(seed=0); train, test = p[:800], p[800:]` are other samples in each epoch, so
-`train` soon gives those that `test` began with. One part alone is often meant:
-`shuffle(seed=0).firstn(n)` is a random subset for each epoch, `shard` the part of a host. Two that
-have no place in common are a split. So the first is noted, and the second is warned of.
+After `p = rows.shuffle(seed=0); train, test = p[:800], p[800:]`, the parts hold other samples in
+each epoch, so `train` soon gets samples that `test` began with. A single part is often intended:
+`shuffle(seed=0).firstn(n)` is a random subset per epoch, `shard` the part of a host. Two parts
+without a common place are a split. So the first part is recorded, and the second causes the
+warning.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ from jreader.readers.joined_columns import ENDLESS
 from jreader.readers.nodes import field_names
 from jreader.transforms.sample_rng import keyed
 
-_MAX_NOTED = 16  # parts of one plan that are remembered
+_MAX_NOTED = 16  # parts to remember per plan
 
 _noted: WeakKeyDictionary[Reader[Any], list[tuple[str, Any]]] = WeakKeyDictionary()
 
 
 def note_part(part: Node[Any]) -> None:
-    """Notes a part of a shuffled plan; warns if it and an earlier one split it."""
+    """Record a part of a shuffled plan; warn if it and an earlier one split the plan."""
     ops = _from_a_shuffle(part)
     if not ops:
         return
     shuffled, places = ops[0], cast("Any", range(ENDLESS))
     for op in ops:
         places = op.chosen_places(places) if hasattr(op, "chosen_places") else places
-    if len(places) < 2:  # one that is looked at
+    if len(places) < 2:  # a single sample, looked at
         return
     spelled = _spelled(ops)
-    with suppress(TypeError):  # what cannot be referred to weakly is not remembered
+    with suppress(TypeError):  # without weak references, a plan is not remembered
         noted = _noted.setdefault(next(iter(shuffled.input_readers), shuffled), [])
         if any(before == spelled and _disjoint(places, other) for before, other in noted):
             warn(
@@ -51,7 +52,7 @@ def note_part(part: Node[Any]) -> None:
 
 
 def _spelled(ops: list[Node[Any]]) -> str:
-    """How a shuffle, and the ops that change what is counted above it, were written."""
+    """Return the text of a shuffle, and of the ops above it that change the unit of places."""
     counted = [op for op in ops[1:] if op.unit != "samples" and not op.from_reader]
     return " ".join(
         f"{type(op).__name__}({', '.join(op.written(*op.input_readers))})"
@@ -60,7 +61,7 @@ def _spelled(ops: list[Node[Any]]) -> str:
 
 
 def _from_a_shuffle(part: Node[Any]) -> list[Node[Any]]:
-    """The ops of a plan from the one on that orders samples at random; none if none does."""
+    """Return the ops from the random op that orders the samples up to `part`, or []."""
     ops: list[Node[Any]] = [part]
     while (up := _places_from(ops[-1])) is not None:
         ops.append(up)
@@ -72,7 +73,7 @@ def _from_a_shuffle(part: Node[Any]) -> list[Node[Any]]:
 
 
 def _places_from(op: Node[Any]) -> Node[Any] | None:
-    """The op whose samples have their places from one below it, in the same order, if any."""
+    """Return the op below whose places and order this op preserves, if there is one."""
     ups = op.input_readers
     in_order = hasattr(op, "chosen_places") or isinstance(op, keyed) or op.unit != "samples"
     in_order = in_order or op.from_reader in ("all", "each") or op.in_cursor == "never"
@@ -80,7 +81,7 @@ def _places_from(op: Node[Any]) -> Node[Any] | None:
 
 
 def _disjoint(one: Any, other: Any) -> bool:
-    """Whether two ranges or arrays of places have none in common."""
+    """Return whether two ranges or arrays of places are disjoint."""
     if isinstance(one, range):
         one, other = other, one
     if isinstance(one, range):  # then both are

@@ -1,4 +1,4 @@
-"""`map_readers`, `filter` and `flat_map`: ops with a function of samples; plans without maps."""
+"""`map_readers`, `filter` and `flat_map`: apply a function to samples; remove maps from plans."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 _NONE: Any = object()
-_NESTED = 64  # so many maps in a row may call one another; Python's stack has an end
+_NESTED = 64  # longer rows of maps are fused: Python's stack is limited
 
 
 @op
 class map_readers(Node[T]):
-    """Apply `func` to each sample of a reader, or to the samples of several readers side by side.
+    """Apply `func` to each sample of a reader, or to the samples of several readers in parallel.
 
     The map ends with the shortest reader.
 
     >>> list(map_readers(lambda a, b: a + b, lambda: [1, 2, 3], lambda: [10, 20])())
     [11, 22]
 
-    Cost: it calls `func` once for each sample, on the thread that iterates, and keeps nothing.
-    Resuming costs what it costs in the readers; `func` is not called for earlier samples.
+    Cost: calls `func` once per sample, on the thread that iterates, and keeps nothing. Resuming
+    costs what it costs in the readers; `func` is not called for earlier samples.
 
     Args:
         func: Takes one sample of each reader, and returns one sample.
@@ -78,7 +78,7 @@ class map_readers(Node[T]):
         set_fields(self, func=func, readers=readers)
 
     def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is that of the reader, or those of several."""
+        """Start a pass; its position is that of the reader, or those of several."""
         if len(self.readers) == 1:
             row, reader = self._fused_maps()
             up = start(reader, at)
@@ -89,7 +89,7 @@ class map_readers(Node[T]):
 
     @staticmethod
     def _through_maps(row: list[map_readers[Any]], samples: Iterator[Any]) -> Iterator[Any]:
-        """The samples through one map, or through many, none of which calls another."""
+        """Pass samples through one map, or through many in one loop, without nested calls."""
         if len(row) == 1:
             return _mapped(row[0], samples)
         given: list[list[Any]] = [[] for _ in row]
@@ -117,7 +117,7 @@ class map_readers(Node[T]):
                 yield result
 
     def _fused_maps(self) -> tuple[list[map_readers[Any]], Reader[Any]]:
-        """The maps that one loop calls, and what the first one reads: many, or this one alone."""
+        """Return the maps to call in one loop, and the first one's reader; do not fuse few maps."""
         row, reader = [self], unwrapped(self.readers[0])
         while type(reader) is map_readers and len(reader.readers) == 1:
             row.append(reader)
@@ -125,20 +125,20 @@ class map_readers(Node[T]):
         return (row[::-1], reader) if len(row) > _NESTED else ([self], self.readers[0])
 
     def beside_key(self) -> Node[Any]:
-        """The map of samples that have a key beside them."""
+        """Return the map for samples that have a key beside them."""
         return self.changed({"func": BesideKey(self.func)})
 
     def lazily(self) -> Node[Any] | None:
-        """The map of a function that makes fields later, where `func` has one for no threads."""
+        """Return the map with lazily made fields, if `func` supports that, without threads."""
         lazily = getattr(self.func, "lazily", None) if len(self.readers) == 1 else None
         return lazily and self.changed({"func": lazily(0)})
 
     def length(self) -> int | None:
-        """The length of the shortest reader."""
+        """Return the length of the shortest reader."""
         return shortest(self.readers if len(self.readers) > 1 else (self._fused_maps()[1],))
 
     def lookup(self) -> Callable[[int], T] | None:
-        """Applies `func` to the samples that `readers` find."""
+        """Apply `func` to the samples that `readers` find."""
         row, reader = self._fused_maps()
         if len(row) > 1:
             found = lookup_of(reader)
@@ -150,7 +150,7 @@ class map_readers(Node[T]):
 
 
 def _mapped(op: map_readers[T], samples: Iterator[Any]) -> Iterator[T]:
-    """The results of a map of one reader."""
+    """Yield the results of a map of one reader."""
     func, label = op.func, f"map {described(op.func)}"
     with located_errors(op):
         for sample in samples:
@@ -169,11 +169,11 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
     >>> list(filter(lambda n: n % 2, lambda: range(6))())
     [1, 3, 5]
 
-    With `keep`, a folder keeps the answer of `fn` for each sample of `reader`, in one bit; samples
-    are not copied. The first pass learns the bits; if an error or a kill ends it, the next one
-    continues. Build the plan again once all bits are known, and it no longer calls `fn`; if
-    `reader` is indexed, so is the filter: it has a length, is shuffled as a whole, and resumes
-    anywhere at once.
+    With `keep`, a folder stores the answer of `fn` for each sample of `reader`, in one bit; samples
+    are not copied. The first pass computes the bits; if an error or a kill ends it, the next one
+    continues. Build the plan again once all bits are known, and it no longer calls `fn`. If
+    `reader` is indexed, so is the filter: it has a length, can be shuffled as a whole, and resumes
+    anywhere immediately.
 
     >>> from jreader import arrays
     >>> from tempfile import TemporaryDirectory
@@ -183,15 +183,14 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
     ([1, 3, 5], 3)
 
     As with `cache(reader, path)`, the folder belongs to one plan and one function, and epochs do
-    not reach the ops below: shuffle behind it. `bucket`, `pack`, `mix` and a `shuffle` of all
-    samples first learn what is missing. A run that began while bits were being learnt resumes as a
-    stream.
+    not reshuffle the ops below: shuffle after it. `bucket`, `pack`, `mix` and a `shuffle` of all
+    samples first compute the missing bits. A run that began with missing bits resumes as a stream.
 
-    Cost: it calls `fn` once for each sample of `reader`, and keeps nothing. The length is not known
-    before a pass, and samples are not found by index. Resuming costs what it costs in `reader`.
-    With `keep`, the folder takes 1.13 bits for each sample, and is mapped into memory; finding a
-    sample takes about 0.2 us in batches, and learning its bit 1 us. A pass that resumes beyond the
-    known bits learns nothing, and leaves them to the next one.
+    Cost: calls `fn` once per sample of `reader`, and keeps nothing. The length is not known before
+    a pass, and samples are not found by index. Resuming costs what it costs in `reader`. With
+    `keep`, the folder takes 1.13 bits per sample, and is mapped into memory; finding a sample takes
+    about 0.2 us in batches, and storing its bit 1 us. A pass that resumes beyond the known bits
+    stores none, and leaves them to the next one.
 
     Args:
         fn: Takes a sample, and returns whether to keep it.
@@ -203,10 +202,10 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
         TypeError: `fn` cannot be called, or `keep` is neither a str nor a path.
         ValueError: `keep` is a file, or a folder of other files; `reader` draws new numbers in each
             pass; or, when a pass begins, the bits belong to another plan or function: the message
-            names the line that differs.
-        DamagedData: Files of the folder were changed (when a pass begins): delete the folder.
-        ReaderError: `reader` has another number of samples than there are bits, or gives them in
-            order of arrival.
+            shows the line that differs.
+        DamagedData: Files of the folder were modified (when a pass begins): delete the folder.
+        ReaderError: The number of samples in `reader` differs from that of the bits, or samples
+            come in order of arrival.
         OSError: The disk is full (while iterating), or the folder cannot be written.
     """
 
@@ -215,13 +214,13 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
     keep: str | os.PathLike[str] | None = argument(check_folder, default=None, cursor="never")
     pinned: bool = field(default=False, init=False)  # with `keep`, as below a cache
     moves: Literal["", "rows", "keys", "samples"] = field(default="", init=False)
-    whole: bool = field(default=False, init=False)  # whether all bits were known when it was made
-    first: bool = field(default=False, init=False)  # whether to learn all before the first sample
+    whole: bool = field(default=False, init=False)  # whether all bits were known then
+    first: bool = field(default=False, init=False)  # whether to compute all bits first
     kept: Any = field(default=None, init=False)  # the bits
     from_reader = "some"
 
     def check_arguments(self) -> dict[str, Any]:
-        """Checks whether all bits are known; a pass checks that they belong to this plan."""
+        """Check whether all bits are known; a pass checks that they belong to this plan."""
         if self.keep is None:
             return {}
         check_one_order("filter(fn, reader, keep)", self.reader, "keep none, as in filter(fn)")
@@ -231,33 +230,33 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
 
     @property
     def stores(self) -> bool:
-        """Whether the filter is indexed once all bits are known."""
+        """True if the filter is indexed once all bits are known."""
         return self.keep is not None
 
     @property
     def lazy_length(self) -> bool:
-        """Whether its length is known only by reading files."""
+        """True if its length is known only by reading files."""
         return (self.whole or self.first) and not self.kept.whole
 
     def cursor_extra(self) -> str:
-        """Whether bits are kept, which changes the positions."""
+        """Return whether bits are kept, which changes positions."""
         return "" if self.keep is None else "kept"
 
     def length(self) -> int | None:
-        """How many samples are left, if all bits are known and samples are found by index."""
+        """Return the number of kept samples, if all bits are known and samples have indices."""
         return None if self.keep is None else self.kept.length(self)
 
     def plane(self) -> Plane | None:
-        """The plane of `reader` with the samples that are left, if all bits are known."""
+        """Return the plane of `reader` with only the kept samples, if all bits are known."""
         return None if self.keep is None else self.kept.plane(self)
 
     def over_rows(self, rows: Reader[Any]) -> Node[Any] | None:
-        """The same places of other rows, where all bits are known."""
+        """Select the same places of other rows, if all bits are known."""
         known = self.keep is not None and self.kept.is_complete(self)
         return self.changed({"reader": rows}) if known else None
 
     def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is that of `reader`; with bits, also how many were read."""
+        """Start a pass; its position is that of `reader`, with bits also the samples read."""
         if self.keep is not None:
             kept: Pass[T] = self.kept.start(self, at)
             return kept
@@ -268,7 +267,7 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
         fn, kept = self.fn, resumed
         sample: Any = _NONE
         with located_errors(self):
-            for sample in samples:  # looked at when there is no other
+            for sample in samples:  # read after the loop
                 try:
                     if not fn(sample):
                         continue
@@ -281,7 +280,7 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
             self.warn_if_empty()
 
     def warn_if_empty(self) -> None:
-        """Warns that a pass left nothing."""
+        """Warn that a pass kept no samples."""
         errors.warn(
             f"{self!r} left none of the samples of this pass: its function has to be true for "
             "those to keep.",
@@ -296,14 +295,14 @@ class flat_map(Node[S]):
     >>> list(flat_map(str.split, lambda: ["one two", "", "three"])())
     ['one', 'two', 'three']
 
-    Cost: it calls `fn` once for each sample of `reader`, and has one iterable open at a time.
-    Resuming calls `fn` for the current sample again and reads its iterable up to the position, or
-    goes there at once in an indexed reader.
+    Cost: calls `fn` once per sample of `reader`, and has one iterable open at a time. Resuming
+    calls `fn` for the current sample again and reads its iterable up to the position, or finds it
+    directly in an indexed reader.
 
     Args:
-        fn: Takes a sample, and returns an iterable of samples, or a reader. For equal samples it
-            has to return equal ones, or a pass cannot be resumed inside them. If it returns a plan
-            with a shuffle, each epoch reshuffles it.
+        fn: Takes a sample, and returns an iterable of samples, or a reader. It must return equal
+            samples for equal input, or a pass cannot resume inside them. If it returns a plan with
+            a shuffle, each epoch reshuffles it.
         reader: Any reader.
     """
 
@@ -312,14 +311,14 @@ class flat_map(Node[S]):
     epoch: int = field(default=0, init=False)
 
     def start(self, at: Position) -> Pass[S]:
-        """Begins a pass; its position is (that before a sample, samples of its iterable)."""
+        """Start a pass; its position is (that before a sample, samples done of its iterable)."""
         before, done = checked_position(at, (None, 0))
         up = start(self.reader, before)
         before = up.position()
 
         def deal() -> Generator[S, None, None]:
             nonlocal before, done
-            fresh = True  # of several generators, the first one is looked at
+            fresh = True  # only the first of several generators is checked
             with located_errors(self):
                 for sample in up.items:
                     try:
@@ -341,52 +340,52 @@ class flat_map(Node[S]):
                         raise
                     before, done = up.position(), 0
 
-        dealt = deal()  # closed here, where the pass was begun, and so what `fn` gave
+        dealt = deal()  # closes the iterables of `fn` on this thread
         return Pass(dealt, lambda: (before, done), lambda: close((dealt, up)))
 
 
 def _nothing_to_close() -> None:
-    """What ends a plain iterable."""
+    """Close nothing, for a plain iterable."""
 
 
 def _started_at(reader: Reader[S], epoch: int, done: int) -> Pass[S]:
-    """A pass over what a function returned, after its first samples; indexed, it reads none."""
+    """Start a pass over a returned plan after `done` samples; if indexed, without reading them."""
     plan = at_epoch(reader, epoch) if epoch else reader
-    return start(skip(plan, 0).changed({"n": done}) if done else plan)  # no part of a split
+    return start(skip(plan, 0).changed({"n": done}) if done else plan)  # not noted as a part
 
 
 def started(readers: tuple[Reader[Any], ...], at: Position) -> list[Pass[Any]]:
-    """A pass over each of several readers."""
+    """Start a pass over each reader."""
     inner = checked_position(at, (None,) * len(readers))
     return [start(reader, where) for reader, where in zip(readers, inner, strict=True)]
 
 
 def positions(ups: list[Pass[Any]]) -> Position:
-    """The positions of several passes."""
+    """Return the positions of several passes."""
     return tuple(up.position() for up in ups)
 
 
 def close(ups: Iterable[Generator[Any, None, None] | Pass[Any]]) -> None:
-    """Closes several passes."""
+    """Close several passes."""
     for up in ups:
         up.close()
 
 
 def shortest(readers: tuple[Reader[Any], ...]) -> int | None:
-    """The smallest length, if all are known."""
+    """Return the smallest length, if all are known."""
     known = [length(reader) for reader in readers]
     return None if None in known else min((n for n in known if n is not None), default=0)
 
 
 def without_maps(reader: Reader[Any]) -> Reader[Any]:
-    """The plan without the ops that make one sample of each, which do not change its order.
+    """Remove the ops that make one sample of each, which do not change the order.
 
     >>> from jreader import arrays, map_readers, shuffle
     >>> without_maps(shuffle(map_readers(abs, arrays([3, 4])), seed=1))
     shuffle(arrays(int64[2]), seed=1)
 
-    The keys of random maps are left out, too; but they stay below a random op, whose order depends
-    on how many there are.
+    The keys of random maps are removed too, except below a random op, whose order depends on how
+    many there are.
     """
     found: Reader[Any] = trampoline(_without_maps, (reader, True))
     return found
@@ -403,7 +402,7 @@ def _without_maps(asked: tuple[Any, bool]) -> Generator[Any, Any, Any]:
 
 
 def _is_map(node: Node[Any], keys: bool) -> bool:
-    """Whether an op makes one sample of each; with `keys`, also if it is a key of a random map."""
+    """Return whether an op makes one sample of each; with `keys`, also the keys of random maps."""
     one_for_one = declares(node, "in_cursor") and node.in_cursor == "never"
     one_for_one = one_for_one and getattr(node, "on_error", "raise") == "raise"
     return (one_for_one or (keys and isinstance(node, keyed))) and len(node.input_readers) == 1

@@ -1,12 +1,12 @@
-"""Schedules of mixtures: which source each turn of a pass is of, where weights change, and the end.
+"""Schedules of mixtures: the source of each turn, the changes of weights, and the end.
 
-A schedule is a row of pieces. In a piece the weights stay, and its first turn begins a block; each
-source continues after the samples that it gave in earlier pieces. So every turn is still found in
-closed form (`orders.turns`).
+A schedule is a sequence of pieces. Within a piece, the weights are constant, and its first turn
+begins a block; each source continues after the samples that it gave in earlier pieces. So every
+turn still has a closed form (`orders.turns`).
 
-The run of turns in which a piece ends is `settled`: it has the same order in every epoch. So what
-each source has given before a piece, and the length of the whole, are the same numbers in every
-epoch, and known before a seed is drawn.
+The run of turns in which a piece ends is `settled`: it has the same order in every epoch. So the
+counts of each source before a piece, and the total length, are the same in every epoch, and known
+before a seed is drawn.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from jreader.readers.joined_columns import by_part
 
 Stop = Literal["first", "all", "once", "repeat"]
 
-_NEVER = LAST_TURN // RUN  # the number of a run that no pass reaches
-_NO_END = 1 << 62  # stands for an end that is not known, and for a source without an end
+_NEVER = LAST_TURN // RUN  # a run that no pass reaches
+_NO_END = 1 << 62  # for an unknown end, or a source without an end
 
 
 class Piece(NamedTuple):
-    """A part of a mixture in which the weights stay.
+    """A part of a mixture with constant weights.
 
     Attributes:
         start: The number of its first turn.
-        weights: Whole numbers, one for each source; 0 for one that gives no samples here. A traced
-            array of them, for the only piece of an endless mixture.
-        before: How many samples each source has given before.
-        settled: The number of the run, counted from `start`, with the same order in every epoch.
+        weights: Whole numbers, one per source; 0 for a source without samples here. A traced array
+            for the only piece of an endless mixture.
+        before: The number of samples that each source gave before.
+        settled: The number of the run, counted from `start`, whose order is the same in every
+            epoch.
     """
 
     start: int
@@ -46,7 +47,7 @@ class Piece(NamedTuple):
     settled: int | None = None
 
     def at(self, turns: Number, path: Sequence[Any]) -> tuple[Number, Number]:
-        """Whose each turn is, and the index of the sample in that source."""
+        """Return the source of each turn, and the index of the sample in it."""
         active, dealt = _turns_of(self.weights)
         which, sample = dealt.at(turns - self.start, (*path, self.start), self.settled)
         if len(active) < len(self.weights):
@@ -58,7 +59,7 @@ class Piece(NamedTuple):
         return which, sample
 
     def counts(self, turn: int, path: Sequence[Any]) -> tuple[int, ...]:
-        """How many samples each source has given before a turn of this piece."""
+        """Return how many samples each source has given before a turn of this piece."""
         active, dealt = _turns_of(self.weights)
         given = list(self.before)
         here = dealt.counts(turn - self.start, (*path, self.start), self.settled)
@@ -67,34 +68,34 @@ class Piece(NamedTuple):
         return tuple(given)
 
     def turns_of(self, source: int, samples: Array, path: Sequence[Any]) -> Array:
-        """The turns in which a source gives these of its samples: the inverse of `at`."""
+        """Return the turns in which a source gives these of its samples: the inverse of `at`."""
         active, dealt = _turns_of(self.weights)
         which = np.full(len(samples), active.searchsorted(source))
         samples = samples - self.before[source]
         return self.start + dealt.turns_of(which, samples, (*path, self.start), self.settled)
 
     def is_settled(self, turn: int) -> bool:
-        """Whether its settled run lies before a turn."""
+        """Return whether its settled run lies before a turn."""
         return self.settled is not None and self.settled * RUN < turn - self.start
 
 
 class Schedule(NamedTuple):
-    """The pieces of a mixture, and how many turns it has.
+    """The pieces of a mixture, and its number of turns.
 
     Attributes:
-        pieces: In order, each up to the start of the next one.
-        end: The number of turns; None for no end, or one that is not known.
+        pieces: The pieces in order, each up to the start of the next.
+        end: The number of turns; None if there is no end, or it is unknown.
     """
 
     pieces: tuple[Piece, ...]
     end: int | None
 
     def at(self, turns: Number, path: Sequence[Any]) -> tuple[Number, Number]:
-        """Whose each turn is, and the index of the sample in that source.
+        """Return the source of each turn, and the index of the sample in it.
 
         Args:
-            turns: Their numbers, from 0: an array of NumPy or jax, traced or not.
-            path: Seed, epoch and place of the op: what makes the keys.
+            turns: Turn numbers from 0: a NumPy or jax array, traced or not.
+            path: The parts of the random keys: seed, epoch and place of the op.
         """
         first, *later = self.pieces
         if first.start and bool((turns < first.start).any()):
@@ -120,12 +121,12 @@ class Schedule(NamedTuple):
         return which, sample
 
     def counts(self, turn: int, path: Sequence[Any]) -> tuple[int, ...]:
-        """How many samples each source has given before a turn."""
+        """Return how many samples each source has given before a turn."""
         piece = next(each for each in reversed(self.pieces) if each.start <= turn)
         return piece.counts(turn, path)
 
     def turns_of(self, source: int, samples: Array, path: Sequence[Any]) -> Array:
-        """The turns in which a source gives these of its samples, which it does give."""
+        """Return the turns in which a source gives these of its samples, all of which it gives."""
         begins = np.array([piece.before[source] for piece in self.pieces])
         turns = np.empty(len(samples), np.int64)
         for number, here in by_part(begins.searchsorted(samples, "right") - 1):
@@ -134,15 +135,15 @@ class Schedule(NamedTuple):
 
 
 class History(NamedTuple):
-    """What a cursor says of a mixture: how it was dealt, and by which arguments.
+    """The history of a mixture in a cursor: how it was dealt, and by which arguments.
 
     Attributes:
-        pieces: Those of its schedule.
+        pieces: The pieces of its schedule.
         readers: The names of its readers; None if they have none, or were not written.
-        seeds: How many random ops lie below it, which is in the keys of its orders; None if they
-            were not written, and are as many as now.
-        weights: Those from now on.
-        planned: Its weights and changes as they were written, where a run has set others.
+        seeds: The number of random ops below it, which is part of its random keys; None if not
+            written: then it has not changed.
+        weights: The weights from now on.
+        planned: Its original weights and changes, as written, if a run has set others.
     """
 
     pieces: tuple[Piece, ...]
@@ -153,7 +154,7 @@ class History(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> History:
-        """That of a text, which JSON made of one; earlier releases wrote pieces alone."""
+        """Parse a history from JSON; earlier releases wrote only pieces."""
         parts = json.loads(text)
         if type(parts[0][0]) is int:
             parts = [parts, None, None, parts[-1][1], None]
@@ -163,14 +164,14 @@ class History(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """What a mixture deals by, before any sample is read.
+    """The parameters that determine a mixture before any sample is read.
 
     Attributes:
-        spans: From which turn on there are which weights; the first from 0 on.
-        lengths: How many samples each source has; None for no end, or an unknown one.
-        stop: "first" ends at the turn that finds its source without a sample, "all" at the one that
-            finds the last source so that had not ended before, "repeat" never. With "once" a source
-            that has ended is left out from that turn on, until none is left.
+        spans: Pairs of a turn and the weights from there on; the first from turn 0.
+        lengths: The number of samples in each source; None for no end, or an unknown one.
+        stop: "first" ends at the first turn whose source has no sample left; "all" at such a turn
+            of the last source that had not ended; "repeat" never. With "once", a source that has
+            ended is left out from that turn on, until none is left.
     """
 
     spans: tuple[tuple[int, tuple[int, ...]], ...]
@@ -183,18 +184,18 @@ class Shares(NamedTuple):
         return np.array([_NO_END if each is None else each for each in self.lengths])
 
     def weights_at(self, turn: int) -> tuple[int, ...]:
-        """The weights of a turn."""
+        """Return the weights of a turn."""
         return next(weights for start, weights in reversed(self.spans) if start <= turn)
 
 
-@lru_cache(256)  # plans are asked for it again and again
+@lru_cache(256)  # plans request it repeatedly
 def scheduled(
     shares: Shares,
     past: tuple[Piece, ...] = (),
     dropped: tuple[tuple[int, int], ...] = (),
     path: tuple[Any, ...] = (0,),
 ) -> Schedule:
-    """The schedule of a mixture: pieces, each up to a change of weights or the end of a source.
+    """Compute the schedule: pieces, each up to a change of weights or the end of a source.
 
     >>> scheduled(Shares(((0, (3, 1)),), (1000, 10), "first")).end
     43
@@ -202,11 +203,11 @@ def scheduled(
     31
 
     Args:
-        shares: What it deals by.
-        past: Pieces that are fixed already, the last of which is that of the last turn that was
-            given, and of all later ones up to a span that begins later.
-        dropped: With "once", at which turns sources of no known length have ended, and which.
-        path: What makes the keys of the orders, where sources were dropped.
+        shares: The parameters of the mixture.
+        past: Fixed pieces; the last one has the last turn given, and all later turns up to the next
+            span.
+        dropped: With "once", the turns at which sources of unknown length ended, and which.
+        path: The parts of the random keys, if sources were dropped.
     """
     pieces, unplanned, ended = list(past[:-1]), deque(dropped), set[int]()
     begin = past[-1] if past else Piece(0, shares.weights_at(0), (0,) * len(shares.lengths))
@@ -216,7 +217,7 @@ def scheduled(
         weights = _without(ended, spans[0][1])
         until = spans[1][0] if len(spans) > 1 else None
         if not any(weights) or until == start:
-            spans.popleft()  # what comes later begins now, if nothing is left before
+            spans.popleft()  # if nothing is left, the next span begins now
             continue
         piece, end = _piece_and_end(Piece(start, weights, before), until, shares)
         pieces.append(piece)
@@ -239,7 +240,7 @@ def _next_exhausted(
     unplanned: deque[tuple[int, int]],
     path: tuple[Any, ...],
 ) -> tuple[int, int] | None:
-    """At which turn of a piece a source is left out, and which, if one is."""
+    """Return the turn of a piece at which a source is dropped, and which; None if none is."""
     if unplanned and all(each is None or unplanned[0][0] < each for each in (end, until)):
         return unplanned.popleft()
     return None if end is None else (end, int(piece.at(np.array([end]), path)[0][0]))
@@ -250,7 +251,7 @@ def _without(ended: set[int], weights: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _spans_from(begin: Piece, shares: Shares) -> deque[tuple[int, tuple[int, ...]]]:
-    """The spans of a mixture from the beginning of a piece on, which has its own weights."""
+    """Return the spans from the beginning of a piece on, which has its own weights."""
     later = (span for span in shares.spans if span[0] > begin.start)
     return deque([(begin.start, begin.weights), *later])
 
@@ -262,13 +263,13 @@ def resumed_pieces(
     shares: Shares,
     readers: tuple[str, ...] | None,
 ) -> tuple[Piece, ...]:
-    """The `past` of a mixture that resumes with other shares, or other readers, after some turns.
+    """Return the `past` of a mixture that resumes with other shares or readers.
 
     Args:
-        history: How those turns were dealt.
-        turn: How many they were.
-        path: What makes the keys of the orders.
-        shares: What it deals by from there on.
+        history: How the turns so far were dealt.
+        turn: The number of turns so far.
+        path: The parts of the random keys.
+        shares: The parameters from there on.
         readers: The names of its readers from there on; None if they have none.
     """
     done = tuple(piece for piece in history.pieces if piece.start <= turn)
@@ -280,25 +281,25 @@ def resumed_pieces(
         now = scheduled(shares, done).pieces[len(done) - 1]
         if now.settled == latest.settled or not (latest.is_settled(turn) or now.is_settled(turn)):
             return done
-    begun = (piece for piece in done if piece.start < turn)  # one that begins here gives nothing
+    begun = (piece for piece in done if piece.start < turn)  # one that begins here is empty
     return (*begun, Piece(turn, weights, given))
 
 
 def _in_order_of(
     readers: tuple[str, ...] | None, names: tuple[str, ...] | None, given: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """The samples that readers have given, which stand in the order of `names`; 0 of new ones."""
+    """Reorder the counts of samples given from `names` to `readers`; 0 for new readers."""
     known = dict(zip(names or (), given, strict=True))
     return tuple([known.get(name, 0) for name in readers or ()])
 
 
 def _piece_and_end(piece: Piece, until: int | None, shares: Shares) -> tuple[Piece, int | None]:
-    """The piece with its settled run, and the turn at which the mixture ends in it, if it does.
+    """Add the settled run to a piece; return it, and the turn at which the mixture ends, if any.
 
     Args:
         piece: The piece.
-        until: The turn at which another one follows.
-        shares: What the mixture deals by.
+        until: The turn at which the next piece begins.
+        shares: The parameters of the mixture.
     """
     run = _run_of_end(piece, shares)
     if run is None:
@@ -315,10 +316,10 @@ def _piece_and_end(piece: Piece, until: int | None, shares: Shares) -> tuple[Pie
 
 
 def _run_of_end(piece: Piece, shares: Shares) -> int | None:
-    """The run of a piece in which the mixture would end; None if all have ended before."""
+    """Return the run of a piece in which the mixture would end; None if all sources have ended."""
     if shares.stop == "repeat":
         return _NEVER
-    left = shares.samples - piece.before  # below 0 of sources that were found without one before
+    left = shares.samples - piece.before  # negative for sources that were found empty before
     active, turns = _turns_of(piece.weights)
     if shares.stop == "all":
         waiting = {
@@ -335,7 +336,7 @@ def _run_of_end(piece: Piece, shares: Shares) -> int | None:
 
 
 def _turns_of(weights: Any) -> tuple[Array, Turns]:
-    """The numbers of the sources that have a share, and their turns; of all if they are traced."""
+    """Return the sources with a share, and their turns; all sources if weights are traced."""
     if not isinstance(weights, tuple):
         return np.arange(len(weights)), Turns.traced(weights)
     return _turns_of_whole(weights)

@@ -1,6 +1,7 @@
-"""The arguments of `mix`: its readers by name, and their weights as whole numbers.
+"""The arguments of `mix`: readers by name, and their weights as whole numbers.
 
-A float is the number that it is printed as: 0.7 is 7 / 10, so that 0.7 and 0.3 are 7 : 3 exactly.
+A float stands for the number that it is printed as: 0.7 is 7 / 10, so that 0.7 and 0.3 are exactly
+7 : 3.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from jreader import errors
 from jreader.orders.turns import MOST_LEVELS, levels_of
 from jreader.readers import Reader, described
 
-_MAX_SUM = 1 << 46  # of the sum: counts are exact to 2**46 turns
-_TEMPERED = 1 << 40  # lengths to some power are no exact numbers
+_MAX_SUM = 1 << 46  # of the sum: counts are exact up to 2**46 turns
+_TEMPERED = 1 << 40  # powers of lengths are not exact numbers
 
 
 def whole_weights(
     given: Any, names: Sequence[str] | None, many: int, what: str = "weights"
 ) -> tuple[int, ...]:
-    """The weights of sources as whole numbers in the same proportion.
+    """Convert the weights of sources to whole numbers in the same proportion.
 
     >>> whole_weights({"web": 0.7, "code": 0.3}, ["web", "code"], 2)
     (7, 3)
@@ -30,15 +31,15 @@ def whole_weights(
     (1, 2, 0)
 
     Args:
-        given: A mapping from names to numbers, a sequence of numbers, or None for equal ones.
+        given: A mapping from names to numbers, a sequence of numbers, or None for equal weights.
         names: The names of the sources; None if they have none.
-        many: The number of the sources.
-        what: What the user calls them, for error messages.
+        many: The number of sources.
+        what: The argument's name, for errors.
 
     Raises:
-        TypeError: There is no such form, or a weight is no number.
-        ValueError: A weight is below 0, or too small beside the others, missing, or one too many;
-            or all are 0.
+        TypeError: It has another form, or a weight is not a number.
+        ValueError: A weight is negative, too small beside the others, missing, or one too many; or
+            all are 0.
     """
     if given is None:
         return (1,) * many
@@ -51,7 +52,7 @@ def whole_weights(
 
 
 def _numbers_of(given: Any, names: Sequence[str] | None, many: int, what: str) -> list[Any]:
-    """The numbers in the order of the sources."""
+    """Return the numbers in the order of the sources."""
     if isinstance(given, Mapping):
         names = _checked_names(given, names, what)
         return [given[name] for name in names]
@@ -71,13 +72,13 @@ def _numbers_of(given: Any, names: Sequence[str] | None, many: int, what: str) -
 def weights_of_lengths(
     lengths: Sequence[int | None], names: Sequence[str] | None, temperature: Any
 ) -> tuple[int, ...]:
-    """Weights in proportion to the lengths of the sources to the power 1 / temperature.
+    """Return weights in proportion to the sources' lengths to the power 1 / temperature.
 
     >>> weights_of_lengths([900, 100], None, 1), weights_of_lengths([900, 100], None, 2)
     ((9, 1), (3, 1))
 
     Raises:
-        TypeError: `temperature` is no number.
+        TypeError: `temperature` is not a number.
         ValueError: `temperature` is not above 0, or a source has no known length, or no samples.
     """
     called = list(names or range(len(lengths)))
@@ -102,7 +103,7 @@ def _length_of_source(name: Any, length: int | None) -> int:
 
 
 def _plainer(shares: list[Fraction], powers: list[float]) -> list[Fraction]:
-    """Small whole numbers in the proportion of these powers, if there are some: 3 : 1, say."""
+    """Return small whole numbers in the proportion of these powers, if possible, such as 3 : 1."""
     least = min(powers)
     ratios = [Fraction(power / least).limit_denominator(1000) for power in powers]
     same = all(
@@ -137,7 +138,7 @@ def _checked_names(
 
 
 def _exact(number: Any, name: Any, what: str) -> Fraction:
-    """A number as it is printed, checked: that of a source, or, without a name, the temperature."""
+    """Check a weight of a source (or the temperature, without a name); return it as printed."""
     of, needed = what, "a number above 0 is needed, such as 7 or 0.7"
     if name is not None:
         of, needed = f"{what} of mix: that of {name!r}", f"{needed}, or 0 for no samples"
@@ -170,7 +171,7 @@ def _whole_numbers(
 
 
 def named_readers(readers: Any) -> tuple[tuple[str, ...] | None, tuple[Reader[Any], ...]]:
-    """The names of readers, if they have some, and the readers."""
+    """Return the names of readers, if they have any, and the readers."""
     call = "mix(readers)"
     if isinstance(readers, Mapping):
         names: tuple[str, ...] | None = tuple(readers)
@@ -195,7 +196,7 @@ def named_readers(readers: Any) -> tuple[tuple[str, ...] | None, tuple[Reader[An
 def changes_of(
     at: Any, names: tuple[str, ...] | None, many: int
 ) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """The weights from later turns on, in the order of the turns."""
+    """Return the weights from later turns on, in the order of the turns."""
     if at is None:
         return ()
     if not isinstance(at, Mapping):

@@ -1,11 +1,11 @@
-"""`mix`: samples of several readers in proportion.
+"""`mix`: mix samples of several readers in proportion.
 
-Whose turn it is depends on the number of the turn, the weights, seed and epoch alone
-(`orders.turns`), never on a state. So over indexed readers a mixture is indexed, and over streams a
+The reader of a turn depends only on the number of the turn, the weights, seed and epoch
+(`orders.turns`), never on state. So over indexed readers a mixture is indexed, and over streams a
 pass resumes from the number of the turn and the positions of its sources.
 
-Peers keep an order as a table (Megatron), or round shares so that 200 sources drift apart, and end
-only with the first source that does (Grain).
+Other libraries store the order as a table (Megatron), or round shares so that 200 sources drift
+apart, and can end only with the first source that does (Grain).
 """
 
 from __future__ import annotations
@@ -70,52 +70,52 @@ from jreader.transforms.selections import extent_of
 
 T = TypeVar("T")
 
-_AT_FIRST, _CHUNK = 64, 4096  # turns that are computed in one go for a stream
+_AT_FIRST, _CHUNK = 64, 4096  # turns to compute at a time for a stream
 _NO_LIMIT = 1 << 62
 _NONE: Any = object()
-_REPEATS = "all", "repeat"  # ends that have readers begin again
+_REPEATS = "all", "repeat"  # stop values that restart readers
 
 
 @op
 class mix(Adjustable[T]):
     """Mix the samples of several readers in proportion: 7 of one for 3 of another, evenly spread.
 
-    In every block of turns each reader has its share to within one sample, and gives its samples in
-    its own order. The order of the turns depends on seed and epoch, not on samples. Shuffle the
+    In every block of turns, each reader has its share to within one sample, and yields its samples
+    in its own order. The order of turns depends on seed and epoch, not on samples. Shuffle the
     readers themselves: `mix({"web": web.shuffle(seed=0), ...}, seed=0)`.
 
     >>> web, code = (lambda: "abcdefgh"), (lambda: "12345678")
     >>> "".join(mix({"web": web, "code": code}, weights={"web": 3, "code": 1}, seed=0)())
     '1abcd2ef3gh'
 
-    Over indexed readers it is indexed: of any length, it can be shuffled, sharded, resumed and
-    loaded by several hosts without being read.
+    Over indexed readers it is indexed: of any length, you can shuffle it, shard it, resume it, and
+    load it on several hosts without reading it.
 
-    Cost: all readers are open at once, and it keeps no samples. The order of the turns is computed,
-    so resuming goes to the turn at once, and resumes each reader.
+    Cost: opens all readers at once, and keeps no samples. The order of turns is computed, so
+    resuming finds the turn immediately, and resumes each reader.
 
     Args:
         readers: A dict of readers by name, or a list of readers; at least one.
-        weights: The share of each: a dict by name, or a list of numbers, which need not sum to 1; 0
-            for no samples. None for equal shares.
+        weights: The share of each reader: a dict by name, or a list of numbers, which need not sum
+            to 1; 0 for no samples. None for equal shares.
         temperature: Instead of `weights`: shares in proportion to `len(reader) ** (1 /
-            temperature)`. 1 gives each reader the share that it has of all samples; higher ones
-            give small readers more.
+            temperature)`. 1 gives each reader its share of all samples; higher values give small
+            readers more.
         seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws a
             new one for each pass; resuming that pass restores it.
-        stop: When it ends. "first": at the turn of a reader that has no sample left. "all": when
+        stop: When to end. "first": at the turn of a reader that has no sample left. "all": when
             every reader has ended once; those that end earlier restart with their next epoch.
-            "once": when every reader has ended; one that has ended is skipped, so every sample
-            comes once. "repeat": never.
-        at: New weights from some sample of the epoch on, as {10_000: {"web": 1, "code": 1}}. Every
+            "once": when every reader has ended; readers that have ended are skipped, so every
+            sample comes once. "repeat": never.
+        at: New weights from a sample of the epoch on, as {10_000: {"web": 1, "code": 1}}. Every
             reader continues where it is.
-        source: The name of a field that is added to samples that are dicts: the number of the
-            reader that it came from, in the order of `readers`, as int32.
+        source: The name of a field to add to dict samples: the number of the sample's reader, in
+            the order of `readers`, as int32.
 
     Raises:
         TypeError: An argument has another form.
-        ValueError: A weight is below 0, is for a name that is not there, or missing; there is no
-            such `stop`; or `temperature` is given, and a reader has no known length.
+        ValueError: A weight is negative, missing, or for an unknown name; `stop` has another value;
+            or `temperature` is given, and a reader has no known length.
         ReaderError: A reader has no samples (while iterating).
     """
 
@@ -130,10 +130,10 @@ class mix(Adjustable[T]):
     past: tuple[Piece, ...] = field(default=(), init=False)  # of a run that had other weights
     planned: str | None = field(
         default=None, init=False
-    )  # weights and `at`, where a run set others
+    )  # original weights and `at`, if a run has set others
     restarts: bool = field(default=True, init=False)
-    """Whether readers have epochs of their own inside its own one. They have none where it is
-    indexed and ends with its readers, nor while the caches are filled by which it will be."""
+    """Whether readers have their own epochs inside the mixture's epoch. They have none if it is
+    indexed and ends with its readers, or fills the caches that will make it indexed."""
     adjustable = ("weights", "at")
 
     def __init__(
@@ -157,7 +157,7 @@ class mix(Adjustable[T]):
             whole = whole_weights(weights, names, len(several))
         else:
             whole = weights_of_lengths(list(map(length, several)), names, temperature)
-        # where it ends depends on their lengths, and so does the order of the turns before
+        # readers' lengths determine the end, and so the order of the turns before it
         filled = tuple(written_first(reader, known=False) for reader in several)
         set_fields(
             self,
@@ -172,9 +172,9 @@ class mix(Adjustable[T]):
         )
 
     def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is (turn, (round, samples of it, position) of each reader).
+        """Start a pass; its position is (turn, (round, samples of it, position) of each reader).
 
-        Readers with names have a dict by names, so that a run may add and drop some.
+        Named readers have a dict by name, so that a run may add or drop some.
 
         A pass may resume with other weights: each reader continues where it is.
         """
@@ -219,7 +219,7 @@ class mix(Adjustable[T]):
         return Pass(deal(), position, lambda: [each.up.close() for each in sources])
 
     def _parts_of_position(self, at: Position) -> tuple[int, list[Any]]:
-        """The turn of a position, and the positions of the readers; that of a new one is None."""
+        """Return the turn of a position, and the readers' positions; None for new readers."""
         first = (0, 0, None)
         whole = (0, {} if self.names else (first,) * len(self.readers))
         turn, inner = checked_position(_by_names(at, self.names), whole)
@@ -231,7 +231,7 @@ class mix(Adjustable[T]):
         return turn, parts
 
     def _reader_of_turns(self, turn: int, sources: list[_Source]) -> Iterator[int]:
-        """The number of the reader of each turn, from one on; for "once" up to the end."""
+        """Yield the number of the reader of each turn, from one on; with "once", up to the end."""
         dropped = [
             (each.left_out, which)
             for which, each in enumerate(sources)
@@ -246,7 +246,7 @@ class mix(Adjustable[T]):
             turn, many = last, min(2 * many, _CHUNK)
 
     def _ends(self, sources: list[_Source], turn: int) -> bool:
-        """Whether the pass ends at a turn, where nothing waits for a source to end."""
+        """Return whether the pass ends at a turn at which a source ran out."""
         if self.stop != "all":
             return self.stop == "first"
         pieces = self._schedule().pieces
@@ -268,7 +268,7 @@ class mix(Adjustable[T]):
 
     @property
     def _path(self) -> tuple[Any, ...]:
-        # turns that end where no length is known are the same in all epochs, and so is it
+        # turns that end at an unknown length are the same in all epochs, and so is the key
         return self.seed, 0 if self._unknown else self.epoch, seeded_below(self)
 
     @property
@@ -282,19 +282,19 @@ class mix(Adjustable[T]):
 
     @property
     def _unknown(self) -> bool:
-        """Whether it ends where a reader does whose length is not known."""
+        """True if the end depends on a reader of unknown length."""
         if self.stop == "repeat":
             return False
         endless = self.stop == "all"
         return any(each is None or (endless and each >= ENDLESS) for each in self._extents)
 
     def _schedule(self, dropped: tuple[tuple[int, int], ...] = ()) -> Schedule:
-        if not isinstance(self.weights, tuple):  # traced (`with_weights`)
+        if not isinstance(self.weights, tuple):  # traced
             return Schedule((Piece(0, self.weights, (0,) * len(self.weights)),), None)
         return scheduled(self._shares, self.past, dropped, self._path if dropped else (0,))
 
     def history(self, *, by_name: bool = True) -> str:
-        """The pieces of the schedule; its readers, and what a run has changed."""
+        """Return the history as text: the schedule's pieces, the readers, and a run's changes."""
         known = self._history if by_name else self._history.pieces
         return json.dumps(known, separators=(",", ":"))
 
@@ -304,7 +304,7 @@ class mix(Adjustable[T]):
         return History(pieces, self.names, seeded_below(self), self.weights, self.planned)
 
     def after(self, history: str, index: Callable[[], int]) -> Mapping[str, Any]:
-        """The old schedule before `index`, if it differs; from there on its own weights."""
+        """Return the old schedule before `index` if it differs; the own weights follow."""
         recorded, now = self._parsed_history(history), self._history
         if (recorded.pieces, recorded.readers) == (now.pieces, now.readers):
             return {}
@@ -319,18 +319,18 @@ class mix(Adjustable[T]):
         return {"past": resumed_pieces(recorded, index(), self._path, self._shares, self.names)}
 
     def _parsed_history(self, history: str) -> History:
-        """The history of a text; readers that have no names there are those of this mixture."""
+        """Parse a history; readers without names in it are those of this mixture."""
         recorded = History.of(history)
         if recorded.readers is None:
             recorded = recorded._replace(readers=self.names, seeds=seeded_below(self))
         return recorded
 
     def by_name(self) -> Mapping[str, Reader[Any]]:
-        """Its readers by their names; none where it was given a list."""
+        """Return its readers by name; {} if it was given a list."""
         return dict(zip(self.names or (), self.readers, strict=False))
 
     def reweighed(self, weights: Any) -> Mapping[str, Any]:
-        """Other weights, without the changes that were planned."""
+        """Return the fields for other weights, without planned changes."""
         if self.stop == "once":
             raise ValueError(
                 f"set_weights(...) cannot change a mix with stop='once', whose weights follow from "
@@ -341,22 +341,22 @@ class mix(Adjustable[T]):
         return {"weights": whole, "at": (), "past": (), "planned": planned}
 
     def steered(self, history: str) -> Mapping[str, Any]:
-        """The weights that a run has set, unless the plan has others than it had then."""
+        """Return the fields for the weights that a run has set, unless the plan changed since."""
         recorded, planned = self._parsed_history(history), json.dumps((self.weights, self.at))
         if self.planned or (recorded.planned, recorded.readers) != (planned, self.names):
             return {}
         return {"weights": recorded.weights, "at": (), "planned": planned}
 
     def length(self) -> int | None:
-        """The number of turns; None for no end, or if a reader's length is not known."""
+        """Return the number of turns; None if there is no end, or a reader's length is unknown."""
         return None if self._unknown else self._schedule().end
 
     def may_be_endless(self) -> bool | Callable[[list[bool]], bool]:
-        """It ends with its first reader, or when all have ended, or never."""
+        """Return how its end depends on its readers' ends: on the first, on all, or never."""
         return self.stop == "repeat" or (all if self.stop == "first" else any)
 
     def plane(self) -> Plane | None:
-        """Each turn leads to a sample of a plane, whatever comes before it."""
+        """Return the plane in which each turn leads directly to a sample of a reader."""
         again = self.stop in _REPEATS
         whole = [epochs[T](reader) if again else reader for reader in self.readers]
         planes = [plane for plane in map(indexed, whole) if plane and plane.length]
@@ -379,7 +379,7 @@ class mix(Adjustable[T]):
     def _gathered(
         self, planes: Sequence[Plane]
     ) -> tuple[Any, Callable[[Indices, Indices], list[Indices]]] | None:
-        """Columns of all readers, and the rows in them of samples of readers by their numbers."""
+        """Return the joined columns of all readers, and a function that routes samples to rows."""
         columns = [plane.columns for plane in planes]
         if all(map(makes_samples, columns)):
             several = MemberPlanes(None, planes, [[0] * len(planes)], straight=False)
@@ -395,7 +395,7 @@ class mix(Adjustable[T]):
         if self.source is None:
             return members.columns, members.rows
         if type(members.columns) is not dict or self.source in members.columns:
-            return None  # the first sample shows which of them it is
+            return None  # the first sample shows which of the two
 
         def labelled(which: Indices, sample: Indices) -> list[Indices]:
             return [*members.rows(which, sample), which.astype(sample.dtype)]
@@ -404,7 +404,7 @@ class mix(Adjustable[T]):
         return {**members.columns, self.source: numbers}, labelled
 
     def written(self, *but: object) -> Iterator[str]:
-        """The readers as they were given, and the other arguments that are no defaults."""
+        """Yield the readers as given, and the other arguments that differ from their defaults."""
         if but:
             yield from map(described, without_ids(self.readers, [*map(id, but)]))
         else:
@@ -418,7 +418,7 @@ class mix(Adjustable[T]):
                 yield f"{name}={at if name == 'at' else repr(value)}"
 
     def _by_name(self, texts: Iterable[str]) -> str:
-        """Texts, one for each reader, as a list, or as a dict by the names of the readers."""
+        """Format one text per reader as a list, or as a dict by reader name."""
         if self.names is None:
             return f"[{', '.join(texts)}]"
         pairs = zip(self.names, texts, strict=True)
@@ -431,9 +431,9 @@ def _restarts(stop: Stop, readers: Sequence[Reader[Any]]) -> bool:
 
 
 def mixed_as_read(reader: Reader[Any]) -> Reader[Any]:
-    """The plan in which mixtures that are not indexed have the order in which they are read.
+    """Return the plan in which mixtures that are not indexed have the order in which they are read.
 
-    Their readers are epochs inside their own one, and readers of indexed ones are not.
+    Their readers are in epochs of their own; readers of indexed mixtures are not.
     """
 
     def folded(node: Node[Any]) -> Mapping[str, Any] | Node[Any]:
@@ -446,7 +446,7 @@ def mixed_as_read(reader: Reader[Any]) -> Reader[Any]:
 
 
 def sources_of(reader: Reader[Any], indices: Array) -> Array | None:
-    """Which reader of a mixture samples come from: names, or numbers where readers have none.
+    """Return the reader of a mixture that each sample comes from: its name, or number.
 
     >>> from jreader import arrays, shuffle
     >>> web, code = arrays(np.arange(9)), arrays(np.arange(3))
@@ -459,7 +459,7 @@ def sources_of(reader: Reader[Any], indices: Array) -> Array | None:
         indices: The indices of samples.
 
     Returns:
-        An array; None if the samples do not come from a `mix`, perhaps reordered.
+        An array; None if the samples do not come from a `mix`, even reordered.
     """
     op = origin(reader, "all", "some")
     if not isinstance(op, mix):
@@ -476,12 +476,12 @@ def sources_of(reader: Reader[Any], indices: Array) -> Array | None:
 
 @op
 class _sources(Node[Any]):
-    """The name or the number of the reader of each sample of a mixture."""
+    """The name or number of the reader of each sample of a mixture."""
 
     mixed: mix[Any]
 
     def plane(self) -> Plane | None:
-        """That of the mixture, with other columns."""
+        """Return the plane of the mixture, with one column of names or numbers."""
         mixed, up = self.mixed, self.mixed.plane()
         schedule, path = mixed._schedule(), mixed._path  # noqa: SLF001  # of this module
         names = np.array(mixed.names or range(len(mixed.readers)))
@@ -489,16 +489,16 @@ class _sources(Node[Any]):
 
 
 class _Mixture(Plane):
-    """The plane of a mixture; a run may resume with other weights, and so have another end."""
+    """The plane of a mixture; a run may resume with other weights, and so another end."""
 
     @property
     def extent(self) -> str:
-        """The same for all weights."""
+        """The same text for all weights."""
         return "as many as its readers have in proportion"
 
 
 def _by_names(at: Any, names: tuple[str, ...] | None) -> Position:
-    """A position of readers with names, where an earlier release wrote a list of their places."""
+    """Convert a position from an earlier release, which listed named readers by place."""
     listed = isinstance(at, (list, tuple)) and len(at) == 2 and isinstance(at[1], (list, tuple))
     if names and listed and len(at[1]) == len(names):
         return at[0], dict(zip(names, at[1], strict=True))
@@ -506,11 +506,11 @@ def _by_names(at: Any, names: tuple[str, ...] | None) -> Position:
 
 
 def _with_field(name: str | None, sample: Any, number: Any) -> Any:
-    """A sample, or columns of samples, with one more field; as they are without a name for it.
+    """Add a field to a sample, or to columns; return it unchanged if the name is None.
 
     Raises:
         TypeError: It has no named fields.
-        ValueError: It has one of that name.
+        ValueError: It has a field of that name.
     """
     if name is None:
         return sample
@@ -528,16 +528,16 @@ def _with_field(name: str | None, sample: Any, number: Any) -> Any:
 
 
 class _Source:
-    """A source of a mixture over streams: pass after pass over a reader.
+    """A source of a mixture over streams: consecutive passes over a reader.
 
     Attributes:
-        up: The pass.
-        round: Its number, from 0; each is the next epoch of the reader.
+        up: The current pass.
+        round: Its number, from 0; each pass is the next epoch of the reader.
         items: Its samples.
         renewed: Whether each pass is an epoch of the reader inside that of the mixture.
-        count: How many of them were given.
-        ended: Whether a pass has come to its end.
-        left_out: From which turn on it is left out of them; None while it is not.
+        count: Counts the samples given.
+        ended: True once a pass has ended.
+        left_out: The turn from which it is left out; None before.
     """
 
     def __init__(
@@ -560,18 +560,18 @@ class _Source:
             self.up = start(reader, at)
 
     def leave_out(self, turn: int) -> None:
-        """Leaves it out of the turns from one on, which is its position then."""
+        """Leave the source out from a turn on; its position is then that turn."""
         self.up.close()
         self.round, self.ended, self.left_out = 1, True, turn
         self.up = Pass(iter(()), lambda: turn, lambda: None)
 
     def begin_next(self, epoch: int) -> None:
-        """Begins the next pass."""
+        """Begin the next pass."""
         self.up.close()
         self.round += 1
         self._begin(epoch or self.round)
         self.items, self.count = counted(self.up.items)
 
     def position(self) -> Position:
-        """The number of the pass, samples given of it, and its position."""
+        """Return the number of the pass, the samples given of it, and its position."""
         return self.round, self.count(), self.up.position()

@@ -1,9 +1,9 @@
-"""A cache, or the bits of a filter, made in pieces: by several workers, programs or hosts at once.
+"""Make a cache, or the bits of a filter, in pieces: on several workers, programs or hosts at once.
 
-Where samples are found by index, runs of them are pieces, whose number and size follow from how
-many there are, and from nothing else. Each has a folder of its own in that of the whole, with a
-lock; whoever has the lock writes the piece, as a pass writes a cache, so that a kill loses nothing.
-Whoever finds all pieces there joins them in their order: what is made is what one pass makes.
+If samples are found by index, runs of them are pieces, whose number and size depend only on the
+number of samples. Each piece has its own folder inside the folder of the whole, with a lock; the
+process that holds the lock writes the piece as a pass writes a cache, so a kill loses nothing. A
+process that finds all pieces complete joins them in order: the result equals that of a single pass.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from jreader.transforms.disk_caches import PIECES, CacheWriter, DiskCache
 from jreader.transforms.slices import firstn, skip
 
 _MAX_PIECES = 256  # pieces
-_MIN_PIECE = 512  # samples of a piece, or a multiple of it
+_MIN_PIECE = 512  # samples per piece, or a multiple
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """What is to be made in pieces.
+    """A cache to make in pieces.
 
     Attributes:
-        store: The whole.
-        rows: How many samples it is of.
+        store: The whole cache.
+        rows: Its number of samples.
     """
 
     store: DiskCache[Any]
@@ -39,14 +39,14 @@ class Pieces:
 
     @classmethod
     def of(cls, store: DiskCache[Any]) -> Pieces | None:
-        """The pieces of a store, where samples are found by index; else None."""
+        """Return the pieces of a store whose samples are found by index; else None."""
         found = mapped_rows(written_first(store.of))
         plane = found and indexed(found.rows)
         return None if plane is None else cls(store, plane.length)
 
     @property
     def size(self) -> int:
-        """How many samples each piece is of, but for the last one."""
+        """The number of samples in each piece but the last."""
         return -(-self.rows // (_MAX_PIECES * _MIN_PIECE)) * _MIN_PIECE or _MIN_PIECE
 
     @property
@@ -55,7 +55,7 @@ class Pieces:
         return range(-(-self.rows // self.size))
 
     def missing(self, part: tuple[int, int] | None = None) -> list[int]:
-        """The numbers of the pieces that are not there; of one of several parts."""
+        """Return the numbers of the incomplete pieces, perhaps only of one part of them."""
         held = self.store.refresh()
         if held.whole:
             return []
@@ -66,7 +66,7 @@ class Pieces:
         ]
 
     def piece(self, number: int) -> DiskCache[Any]:
-        """One of them; not noted as a part of a split, which would warn."""
+        """Return the cache for one piece; it is not noted as part of a split, which would warn."""
         low = number * self.size
         rest = skip(written_first(self.store.of), 0).changed({"n": low})
         some = firstn(rest, 0).changed({"n": min(self.size, self.rows - low)})
@@ -74,32 +74,32 @@ class Pieces:
 
     @property
     def begun(self) -> bool:
-        """Whether there are some, which wait to be joined."""
+        """True if there are pieces to join."""
         return any(self._folders())
 
     def _folders(self) -> Iterator[Path]:
-        """Their folder, and what a kill left of it while it was removed."""
+        """Yield the folder of the pieces, and what a kill left of it during its removal."""
         return Path(self.store.folder).glob(f"{PIECES}*")
 
     def held(self) -> list[Stored]:
-        """What is there of each."""
+        """Return the contents of each piece."""
         return [self.piece(each).held() for each in self.numbers]
 
     def __call__(self, number: int) -> None:
-        """Makes a piece, unless another process does."""
+        """Make a piece, unless another process does."""
         if not self.store.refresh().whole:
             self.piece(number).written(waits=False)
 
     def join(self, *, waits: bool) -> None:
-        """Joins them, if all are there and no other process does; or once they are, if it waits."""
-        while (missing := self.missing()) and waits:  # somebody else is at work, or was killed
+        """Join the pieces if all are complete and no other process does; or wait for them."""
+        while (missing := self.missing()) and waits:  # another process is at work, or was killed
             self.piece(missing[0]).written()
         if not missing and self.store.written(self._fill, waits=waits).whole:
             for left in self._folders():
                 removed(left)
 
     def _fill(self, writer: CacheWriter[Any]) -> None:
-        """Gives a writer what the pieces hold."""
+        """Pass the contents of the pieces to a writer."""
         for number in self.numbers[len(writer.out) // self.size :]:
             piece = self.piece(number)
             rows = len(writer.out)

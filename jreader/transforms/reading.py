@@ -1,4 +1,4 @@
-"""`read`: the samples of many files, in lanes that are read side by side."""
+"""`read`: read the samples of many files, in parallel lanes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ S = TypeVar("S")
 
 @op
 class read(flat_map[S], Lanes):
-    """Read the samples that `fn` yields for each file, in `lanes` that are read side by side.
+    """Read the samples that `fn` yields for each file, in `lanes` parallel lanes.
 
-    File i belongs to lane i % `lanes`, and each lane reads its files one after another. Ops that
-    follow run inside lanes, each lane with filters, windows, shuffles and random numbers of its
-    own, up to `batch(B)`: there lane k gives the rows from k * B / lanes to (k + 1) * B / lanes of
-    every batch. So a process that feeds some rows reads only their lanes, and the sequence depends
-    on the number of lanes, not on that of processes. Ops that look at all samples (`firstn`,
+    File i belongs to lane i % `lanes`, and each lane reads its files one after another. The ops
+    that follow run inside lanes, each lane with its own filters, windows, shuffles and random
+    numbers, up to `batch(B)`: there lane k supplies the rows from k * B / lanes to (k + 1) * B /
+    lanes of every batch. So a process that feeds some rows reads only their lanes, and the sequence
+    depends on the number of lanes, not on that of processes. Ops that need all samples (`firstn`,
     `cache`, `chain`, ...) get one sample of each lane in turn.
 
     >>> from jreader import batch
@@ -36,19 +36,19 @@ class read(flat_map[S], Lanes):
     'aebfcgdhikjl'
 
     After the end of a lane, `batch` continues with the rows of the others, unless it has
-    `drop_last=True`; `load(last=...)` says what a loader does.
+    `drop_last=True`; `load(last=...)` sets what a loader does.
 
-    Cost: one file of each lane is open at a time. Resuming calls `fn` again for the current file of
-    each lane and reads it up to the position, or goes there at once in an indexed reader.
+    Cost: one file per lane is open at a time. Resuming calls `fn` again for the current file of
+    each lane and reads it up to the position, or finds it directly in an indexed reader.
 
     Args:
         fn: Takes a file (a sample of the pipeline), and yields its samples, as a generator function
-            does, or returns a reader of them, as `jsonl` does. For equal files it has to yield
-            equal samples, or a pass cannot be resumed inside one.
+            does, or returns a reader of them, as `jsonl` does. It must yield equal samples for
+            equal files, or a pass cannot resume inside one.
         reader: The names of files, or parts of files (`files(paths, parts=n)`): any reader. Shuffle
-            it for another order of files in each epoch.
-        lanes: How many lanes there are: a multiple of the number of processes that will ever share
-            the work.
+            it to read files in a different order in each epoch.
+        lanes: The number of lanes: a multiple of every number of processes that will share the
+            work.
 
     Raises:
         ValueError: There are fewer files than lanes.
@@ -58,7 +58,7 @@ class read(flat_map[S], Lanes):
     lane: int | None = field(default=None, init=False)
 
     def check_arguments(self) -> dict[str, Any]:
-        """Checks that each lane has a file, as far as the number of files is known."""
+        """Check that each lane has a file, as far as the number of files is known."""
         known = length(self.reader)
         if known is not None and known < self.lanes and self.lanes > 1:
             raise ValueError(
@@ -72,10 +72,10 @@ class read(flat_map[S], Lanes):
         return {}
 
     def of_lane(self, lane: int) -> Node[S]:
-        """The files of one lane, one after another."""
-        files = shard(self.reader, self.lanes, 0).changed({"index": lane})  # no part of a split
+        """Return the files of one lane, one after another."""
+        files = shard(self.reader, self.lanes, 0).changed({"index": lane})  # not noted as a part
         return self.changed({"reader": files, "lane": lane})
 
     def in_turn(self, readers: Sequence[Reader[Any]]) -> Reader[Any]:
-        """The samples of the lanes, interleaved."""
+        """Interleave the samples of the lanes."""
         return interleave(*readers)

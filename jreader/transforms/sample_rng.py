@@ -1,7 +1,7 @@
-"""Random functions of samples: a key beside each sample, and a generator for each key.
+"""Random functions of samples: a key for each sample, and a generator for each key.
 
 A key is the seed and (epoch, place in the plan, index of the sample). It depends on nothing else,
-so a sample gets the same random numbers on any worker, in any order of work, and after a resume.
+so a sample gets the same random numbers on any worker, in any order of work, and after resuming.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @op
 class keyed(Node[Keyed]):
-    """The samples of `reader`, each with a key; `map(fn, rng=True)` makes generators of the keys.
+    """Pair each sample of `reader` with a key; `map(fn, rng=True)` makes generators of the keys.
 
     >>> [tuple(pair) for pair in keyed(lambda: "ab", seed=7)()]
     [('a', 7, (0, 1, 0)), ('b', 7, (0, 1, 1))]
@@ -47,7 +47,7 @@ class keyed(Node[Keyed]):
     Args:
         reader: Any reader.
         seed: An int, or a jax key; `at_epoch` and `epochs` vary it. None draws one for each pass,
-            which can be resumed all the same.
+            which can still be resumed.
     """
 
     reader: Reader[Any]
@@ -56,7 +56,7 @@ class keyed(Node[Keyed]):
     moves = "keys"
 
     def start(self, at: Position) -> Pass[Keyed]:
-        """Begins a pass; its position is (index of the next sample, position of `reader`)."""
+        """Start a pass; its position is (index of the next sample, position of `reader`)."""
         done, inner = checked_position(at, (0, None))
         up = start(self.reader, inner)
         seed, epoch, place = self.seed, self.epoch, seeded_below(self)
@@ -65,18 +65,18 @@ class keyed(Node[Keyed]):
         return Pass(items, lambda: (count(), up.position()), up.close)
 
     def length(self) -> int | None:
-        """The length of `reader`."""
+        """Return the length of `reader`."""
         return length(self.reader)
 
     def lookup(self) -> Callable[[int], Keyed] | None:
-        """Finds samples as `reader` does; None if the seed is not drawn yet."""
+        """Find samples as `reader` does; None if the seed is not drawn yet."""
         find, seed, epoch, place = lookup_of(self.reader), self.seed, self.epoch, seeded_below(self)
         if find is None or seed is None:
             return None
         return lambda index: Keyed(find(index), seed, (epoch, place, index))
 
     def over_rows(self, rows: Reader[Any]) -> Node[Keyed] | None:
-        """The rows with their keys, found by index; None if the seed is not drawn yet."""
+        """Return the rows with their keys, found by index; None if the seed is not drawn yet."""
         if self.seed is None:
             return None
         return _keyed_rows(rows, self.seed, self.epoch, seeded_below(self))
@@ -84,12 +84,12 @@ class keyed(Node[Keyed]):
 
 @op
 class _keyed_rows(Node[Keyed]):
-    """What `keyed` gives, as rows that may be reordered: a key goes with its sample.
+    """The pairs of `keyed` as rows that may be reordered: a key stays with its sample.
 
     Args:
         reader: An indexed reader.
-        seed: That of `keyed`.
-        epoch: Likewise.
+        seed: The seed of `keyed`.
+        epoch: The epoch of `keyed`.
         place: The place of `keyed` in the plan.
     """
 
@@ -99,14 +99,14 @@ class _keyed_rows(Node[Keyed]):
     place: int
 
     def plane(self) -> Plane | None:
-        """One column, of pairs."""
+        """Return a plane with one column, of pairs."""
         up = indexed(self.reader)
         if up is None:
             return None
         pairs = _Pairs(self, up, OpenedColumns(up.columns, []))
 
         def held(column: int, rows: Array, end: int) -> Held:
-            return up.holding(rows, end, column)  # of the columns that the pairs are made of
+            return up.holding(rows, end, column)  # of the columns that the pairs are made from
 
         return Plane(pairs, up.length, lambda indices: [indices], lanes=up.lanes, held=held)
 
@@ -115,9 +115,9 @@ class _Pairs(Objects):
     """The samples of a plane with their keys, as rows of one column.
 
     Args:
-        op: What knows the keys.
+        op: The op that knows the keys.
         plane: The plane.
-        opened: Its columns, which may be those of a pass.
+        opened: Its columns, perhaps opened for a pass.
     """
 
     def __init__(self, op: _keyed_rows, plane: Plane, opened: OpenedColumns) -> None:
@@ -125,31 +125,31 @@ class _Pairs(Objects):
         super().__init__(plane.length, partial(_with_keys, op, self.plane))
 
     def reading(self, *, in_batches: bool = True) -> _Pairs:
-        """The same for one pass, if columns of the plane are read in blocks."""
+        """Return the column for one pass, if columns of the plane are read in blocks."""
         opened = opened_for_pass(self.plane.columns, in_batches=in_batches)
         return _Pairs(self.op, self.plane, opened) if opened.readings else self
 
     def prefetch(self, rows: Array) -> None:
-        """Tells the columns of the plane."""
+        """Announce rows to the columns of the plane."""
         self.opened.prefetch(self.plane.rows(rows))
 
     def full(self) -> bool:
-        """Whether these columns cannot read so far ahead."""
+        """Return whether these columns cannot read that far ahead."""
         return self.opened.full()
 
     def close(self) -> None:
-        """Lets go of what they have open."""
+        """Close these columns."""
         self.opened.close()
 
 
 def _with_keys(op: _keyed_rows, plane: Plane, rows: Array) -> Iterator[Keyed]:
-    """Those samples of a plane with their keys, one by one."""
+    """Yield those samples of a plane with their keys."""
     for sample, index in zip(plane.each(rows), rows.tolist(), strict=True):
         yield Keyed(sample, op.seed, (op.epoch, op.place, index))
 
 
 def generator(seed: int, path: tuple[int, int, int]) -> np.random.Generator:
-    """The generator of a key.
+    """Return the generator of a key.
 
     >>> generator(7, (0, 1, 5)).integers(100, size=3).tolist()
     [6, 11, 24]

@@ -1,4 +1,4 @@
-"""`select` and `fixed_order`: samples at some indices, and one random order for all epochs."""
+"""`select` and `fixed_order`: pick samples by index, or in one random order for all epochs."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ from jreader.transforms.leaking_parts import note_part
 
 T = TypeVar("T")
 
-_CHUNK = 16384  # indices that are computed in one go
+_CHUNK = 16384  # indices to compute at a time
 
 
 class _ByNumber(Node[T]):
-    """Samples of a reader of known length, in an order of their numbers."""
+    """Yield samples of a reader of known length, in an order of their numbers."""
 
     reader: Reader[T]
 
     def order(self, places: Indices) -> Indices:
-        """The numbers in `reader` of samples at these places: an int, or an array."""
+        """Return the numbers in `reader` of samples at these places: an int, or an array."""
         raise NotImplementedError
 
     def length(self) -> int:
-        """The number of samples, which is known."""
+        """Return the number of samples, which is known."""
         raise NotImplementedError
 
     def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is the number of samples handed over."""
+        """Start a pass; its position is the number of samples yielded."""
         done, many = checked_position(at, 0), self.length()
         if done > many:
             raise bad_position(at, many)
@@ -70,37 +70,37 @@ class _ByNumber(Node[T]):
         return Pass(items, count, up.close)
 
     def lookup(self) -> Callable[[int], T] | None:
-        """Finds samples as `reader` does."""
+        """Find samples as `reader` does."""
         find = lookup_of(self.reader)
         return find and (lambda index: find(self.order(index)))
 
     def back(self, held: Held) -> Held:
-        """What `reader` holds, at the places of this order: the inverse of `order`."""
+        """Map what `reader` holds to places of this order: the inverse of `order`."""
         return held.searched(self.order, self.length())
 
     def reach(self, end: int) -> int:
-        """Where `reader` has no end, before which of its samples those before a place are."""
+        """Return how many samples of an endless `reader` suffice for the places before `end`."""
         return int(self.order(np.arange(end)).max(initial=-1)) + 1
 
     def plane(self) -> Plane | None:
-        """The plane of `reader` in that order."""
+        """Return the plane of `reader` in that order."""
         up = indexed(self.reader)
         return up and up.reordered(self.length(), self.order, self.back, self.reach)
 
 
 @op
 class select(_ByNumber[T]):
-    """The samples of `reader` at some indices, in the order of the indices.
+    """Pick the samples of `reader` at some indices, in the order of the indices.
 
-    An index may occur more than once. `pipeline[[3, 1, 2]]` makes it.
+    An index may occur more than once. `pipeline[[3, 1, 2]]` creates it.
 
     >>> from jreader import arrays
     >>> [int(sample) for sample in select(arrays([10, 20, 30]), [2, 0, 0])()]
     [30, 10, 10]
 
-    Cost: over an indexed reader, only these samples are read, and resuming is immediate. A list of
-    indices takes 8 bytes each, a range none. A stream of a known length is read and kept whole,
-    also to resume.
+    Cost: over an indexed reader, it reads only these samples, and resuming is immediate. A list of
+    indices takes 8 bytes per index, a range none. A stream of known length is read and kept whole,
+    also when resuming.
 
     Args:
         reader: A reader whose length is known.
@@ -108,18 +108,18 @@ class select(_ByNumber[T]):
 
     Raises:
         TypeError: The indices are not ints.
-        IndexError: An index lies beyond the reader.
+        IndexError: An index is out of range.
         ValueError: The length of `reader` is not known.
     """
 
     reader: Reader[T]
     indices: Any
-    n: int = field(default=0, init=False)  # the length of the reader, round which a range goes
+    n: int = field(default=0, init=False)  # the length of the reader, at which a range wraps
     from_reader = "some"
     moves = "rows"
 
     def check_arguments(self) -> dict[str, Any]:
-        """Finds the length of the reader, and counts indices from its beginning."""
+        """Find the length of the reader, and convert negative indices."""
         call, chosen = "select(reader, indices)", self.indices
         n = _known_length(call, self.reader)
         if isinstance(chosen, range):
@@ -137,21 +137,21 @@ class select(_ByNumber[T]):
         return {}
 
     def chosen_places(self, below: Any) -> Any:
-        """Which of a range or array of places its samples have."""
+        """Select the places of its samples from a range or array of places."""
         chosen = self.order(np.arange(len(self.indices)))
         return chosen * below.step + below.start if isinstance(below, range) else below[chosen]
 
     def length(self) -> int:
-        """The number of indices."""
+        """Return the number of indices."""
         return len(self.indices)
 
     def cursor_extra(self) -> str:
-        """A hash of all indices, of which a cursor shows only some."""
+        """Return a hash of all indices, of which a cursor shows only some."""
         listed = not isinstance(self.indices, range)
         return blake2b(self.indices.tobytes(), digest_size=8).hexdigest() if listed else ""
 
     def plane(self) -> Plane | None:
-        """Sample i is sample `indices[i]` of `reader`; in their blocks, if indices increase."""
+        """Map sample i to sample `indices[i]` of `reader`; in their blocks, if indices increase."""
         plane, up = super().plane(), indexed(self.reader)
         listed = not isinstance(self.indices, range)
         if not up or up.blocks is None or not listed or np.any(np.diff(self.indices) < 0):
@@ -160,14 +160,14 @@ class select(_ByNumber[T]):
         return plane and replace(plane, blocks=np.unique([0, *starts[starts < len(self.indices)]]))
 
     def back(self, held: Held) -> Held:
-        """Of a range, by arithmetic; a list is searched."""
+        """Invert a range by arithmetic; search a list."""
         if not isinstance(self.indices, range):
             return super().back(held)
         both = Held.joined([held, held.at(held.index - self.n)])  # counted from the end
         return both.strided(self.indices.start, self.indices.step)
 
     def order(self, places: Indices) -> Indices:
-        """The indices at these places."""
+        """Return the indices at these places."""
         if isinstance(self.indices, range):
             return (places * self.indices.step + self.indices.start) % self.n
         if not np.ndim(places):
@@ -177,7 +177,7 @@ class select(_ByNumber[T]):
 
 @op
 class fixed_order(_ByNumber[T]):
-    """The samples of `reader` in one random order, the same in every epoch.
+    """Yield the samples of `reader` in one random order, the same in every epoch.
 
     >>> from jreader import arrays, at_epoch
     >>> dealt = fixed_order(arrays([10, 20, 30, 40]), 7)
@@ -185,15 +185,15 @@ class fixed_order(_ByNumber[T]):
     True
 
     Cost: over an indexed reader, it computes each index, needs no memory, and resuming is
-    immediate. A stream of a known length is read and kept whole, also to resume.
+    immediate. A stream of known length is read and kept whole, also when resuming.
 
     Args:
         reader: A reader whose length is known.
-        key: A whole number, which chooses the order.
+        key: A whole number that selects the order.
 
     Raises:
         ValueError: The length of `reader` is not known.
-        ReaderError: `reader` has another length than when this was made (while iterating).
+        ReaderError: The length of `reader` has changed since this was built (while iterating).
     """
 
     reader: Reader[T]
@@ -203,15 +203,15 @@ class fixed_order(_ByNumber[T]):
     moves = "rows"
 
     def check_arguments(self) -> dict[str, Any]:
-        """Finds the length of the reader."""
+        """Find the length of the reader."""
         return {"n": _known_length("fixed_order(reader, key)", self.reader)}
 
     def length(self) -> int:
-        """The length of `reader`."""
+        """Return the length of `reader`."""
         return self.n
 
     def plane(self) -> Plane | None:
-        """The plane of `reader` in that order."""
+        """Return the plane of `reader` in that order."""
         up = indexed(self.reader)
         if up is not None and up.length != self.n:
             raise errors.ReaderError(
@@ -222,27 +222,27 @@ class fixed_order(_ByNumber[T]):
         return super().plane()
 
     def back(self, held: Held) -> Held:
-        """By the inverse of the permutation."""
+        """Apply the inverse of the permutation."""
         key = split_key(self.key)
         return held.at(orders.permutation(held.index, self.n, key, inverse=True))
 
     def order(self, places: Indices) -> Indices:
-        """The places in that order."""
+        """Permute the places."""
         if not np.ndim(places):
             return int(self.order(np.array([places]))[0])
         return orders.permutation(places, self.n, split_key(self.key))
 
 
 def split_key(seed: int) -> orders.Key:
-    """The key of a random order that no epoch changes.
+    """Return the key of a random order that is the same in all epochs.
 
-    It is that of epoch 0 of a shuffle, as `random_split` has it.
+    It is the key of epoch 0 of a shuffle, as in `random_split`.
     """
     return orders.key(seed, 0, 1, 0)
 
 
 def int_array(call: str, indices: Any) -> NDArray[np.intp]:
-    """Returns a copy of a list of ints as an array.
+    """Copy a list of ints to an array.
 
     >>> int_array("Subset(dataset, indices)", range(3))
     array([0, 1, 2])
@@ -257,10 +257,10 @@ def int_array(call: str, indices: Any) -> NDArray[np.intp]:
 
 
 def _known_length(call: str, reader: Reader[Any]) -> int:
-    """The length of a reader; `ENDLESS` of an indexed one without an end.
+    """Return the length of a reader; `ENDLESS` for an indexed one without an end.
 
     Raises:
-        ValueError: It is not known before it is read.
+        ValueError: It is not known before reading.
     """
     known = extent_of(reader)
     if known is None:
@@ -272,9 +272,9 @@ def _known_length(call: str, reader: Reader[Any]) -> int:
 
 
 def extent_of(reader: Reader[Any]) -> int | None:
-    """How many samples a reader has; `ENDLESS` for an indexed one without an end.
+    """Return the number of samples in a reader; `ENDLESS` for an indexed one without an end.
 
-    A plane has it for a part of one without an end; None if it is not known.
+    A part of an endless reader has it by its plane; None if it is unknown.
     """
     known = length(reader)
     if known is None and (plane := indexed(seeded(reader, 0))):

@@ -1,4 +1,4 @@
-"""`shuffle`: the same samples in a random order."""
+"""`shuffle`: yield the same samples in a random order."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ _LIKELY_SEEDS = (42, 123, 1234, 1337)  # which are no sizes of windows that peop
 class shuffle(Node[T], Lanes):
     """Shuffle the samples, within windows of `buf_size` samples or as a whole.
 
-    It reads a window, yields its samples in random order, and only then reads the next one: memory
-    is `buf_size` samples, and no sample leaves its window. The order depends on indices, not on
-    samples (`orders.permutation`), so readers of equal length and equal seeds have equal orders:
-    `compose(shuffle(images, seed=7), shuffle(labels, seed=7))` keeps the pairs.
+    It reads a window, yields its samples in random order, and only then reads the next one: it
+    holds `buf_size` samples in memory, and no sample leaves its window. The order depends on
+    indices, not on samples (`orders.permutation`), so readers of equal length and equal seeds have
+    equal orders: `compose(shuffle(images, seed=7), shuffle(labels, seed=7))` keeps the pairs.
 
     >>> list(shuffle(lambda: "abcdef", buf_size=3, seed=7)())
     ['a', 'c', 'b', 'e', 'd', 'f']
 
-    Shuffling all samples of a file that is read in blocks (Parquet's row groups, say) would decode
-    a block for nearly every sample. `shuffle(reader, seed=7, blocks=64)` permutes the blocks, and
-    then the samples within each group of 64 blocks: it decodes each block once per epoch, keeps
-    little more than 64 in memory, and a position is still one number. This is the block shuffle of
-    Levanter (https://github.com/stanford-crfm/levanter). `chain`, `firstn`, `skip` and `map` may
-    come before it, since they leave samples in their blocks, and so may `compose` with readers that
-    have the same blocks, or none.
+    Shuffling all samples of a file that is read in blocks (such as Parquet's row groups) would
+    decode a block for nearly every sample. `shuffle(reader, seed=7, blocks=64)` permutes the
+    blocks, and then the samples within each group of 64 blocks: it decodes each block once per
+    epoch, keeps little more than 64 in memory, and a position is still one number. This is the
+    block shuffle of Levanter (https://github.com/stanford-crfm/levanter). `chain`, `firstn`, `skip`
+    and `map` may come before it, since they leave samples in their blocks, and so may `compose`
+    with readers that have the same blocks, or none.
 
     On several hosts, each host would decode nearly every block. `lanes=8` cuts the permuted blocks
     into eight equal parts, each of which supplies the same rows of every batch, as the lanes of
@@ -107,7 +107,7 @@ class shuffle(Node[T], Lanes):
     moves = "rows"
 
     def check_arguments(self) -> dict[str, Any]:
-        """Checks what the reader has to have: a length, or blocks."""
+        """Check what the reader needs: a length, or blocks."""
         if self.blocks is not None or self.lanes > 1:
             self._check_in_blocks(self.blocks)
         elif self.buf_size is None and not lazy_length(self.reader) and length(self.reader) is None:
@@ -153,13 +153,13 @@ class shuffle(Node[T], Lanes):
             )
         ops: list[Any] = ops_of(self.reader)
         learnt = [op.reader for op in ops if op.stores and op.from_reader == "some"]
-        check_blocks(learnt[-1] if learnt else self.reader, blocks)  # the others by a pass
+        check_blocks(learnt[-1] if learnt else self.reader, blocks)  # a pass checks the others
         set_fields(self, reader=written_first(self.reader, known=False))
 
     def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is (that before a window, its number, samples of it).
+        """Start a pass; its position is (position before a window, its number, samples of it).
 
-        In blocks, it is the number of samples handed over.
+        In blocks, it is the number of samples yielded.
         """
         if self.blocks is not None and _blocks_of(self.reader) is not None:
             return self._start_in_blocks(checked_position(at, 0))
@@ -185,7 +185,7 @@ class shuffle(Node[T], Lanes):
         return in_windows(self, self.reader, at, size, dealt)
 
     def _start_in_blocks(self, done: int) -> Pass[T]:
-        """A pass that holds all samples: what `plane` computes, from the same order."""
+        """Start a pass that holds all samples, in the order that `plane` computes."""
         up = start(self.reader, None)
         held = list(up.items)
         order, path = self._in_blocks(_blocks_of(self.reader), len(held))
@@ -201,12 +201,12 @@ class shuffle(Node[T], Lanes):
         )
 
     def cursor_extra(self) -> str:
-        """Where blocks begin, if it deals blocks."""
+        """Return where blocks begin, if it shuffles blocks."""
         starts = None if self.blocks is None else _blocks_of(self.reader)
         return "" if starts is None else f"{len(starts)} blocks, {text_hash(starts.tolist())}"
 
     def plane(self) -> Plane | None:
-        """The plane of `reader` in the order of the windows; None if the seed is not drawn yet."""
+        """Return the plane of `reader` in window order; None if the seed is not drawn yet."""
         up = None if self.seed is None else indexed(self.reader)
         if up is None or self.blocks is None:
             return up and up.reordered(
@@ -227,13 +227,13 @@ class shuffle(Node[T], Lanes):
         return replace(plane, columns=columns, lanes=self.lanes)
 
     def _in_blocks(self, starts: Array, known: int) -> tuple[BlockOrder, tuple[Any, ...]]:
-        """The order in blocks, and what its keys are made of."""
+        """Return the order in blocks, and the parts of its keys."""
         order = block_order(starts, known, (self.blocks or 1) // self.lanes, self.lanes)
         return order, (self.seed, self.epoch, seeded_below(self))
 
     @cached_property
     def _place(self) -> int:
-        """Its place in its plan, which its keys have."""
+        """Its place in its plan, which is part of its keys."""
         return seeded_below(self)
 
     def _order(self, indices: Indices, known: int, *, inverse: bool = False) -> Indices:
@@ -250,7 +250,7 @@ class shuffle(Node[T], Lanes):
             return window * size + permuted(index, size, keys)
         namespace = indices.__array_namespace__()
         last = window == known // size
-        # every index in a window of either size, since a trace computes both
+        # clamp indices to windows of either size, since a trace computes both
         moved = permuted(index, size, keys)
         if namespace is not np or last.any():
             rest = permuted(namespace.minimum(index, short - 1), short, keys)
@@ -259,10 +259,11 @@ class shuffle(Node[T], Lanes):
 
 
 def check_blocks(reader: Reader[Any], blocks: int) -> None:
-    """Raises if the samples of a reader do not lie in blocks, in their order.
+    """Raise unless the samples of a reader lie in blocks, in order.
 
     Raises:
-        ValueError: They do not; it says which op takes them out of their blocks, if one does.
+        ValueError: They do not; the message names the op that takes them out of their blocks, if
+            any.
     """
     if _blocks_of(reader) is not None:
         return
@@ -294,19 +295,19 @@ def check_blocks(reader: Reader[Any], blocks: int) -> None:
 
 
 def _blocks_of(reader: Reader[Any]) -> Any:
-    """Where the blocks of a reader begin; None if they do not lie in their order."""
+    """Return where the blocks of a reader begin; None if its samples are not in block order."""
     found = mapped_rows(seeded(reader, 0))
     plane = found and indexed(found.rows)
     return plane and plane.blocks
 
 
 def _blocks_below(reader: Reader[Any]) -> bool:
-    """Whether a reader, or one that it reads, has blocks."""
+    """Return whether a reader, or one that it reads, has blocks."""
     return any(_blocks_of(op) is not None for op in ops_of(reader))
 
 
 def _window_keys(path: tuple[Any, ...], window: Indices) -> orders.Key:
-    """A key for each index; computed once for each window, on the host, where indices are runs."""
+    """Return a key per index; on the host, consecutive indices share a computation per window."""
     windows, which = distinct(window)
     keys = orders.key(*path, windows)
     return keys if which is None else orders.Key(*(word[which] for word in keys))

@@ -1,4 +1,4 @@
-"""`firstn`, `skip`, `shard` and `exactly`: samples that are chosen by their index alone."""
+"""`firstn`, `skip`, `shard` and `exactly`: choose samples by index alone."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ Short = Literal["wrap", "pad", "error"]
 
 
 class _Slice(Node[T]):
-    """`reader[first:stop:step]`: an op that says which slice it is, and by which numbers."""
+    """Read `reader[first:stop:step]`; an op defines its slice, and the numbers for positions."""
 
     reader: Reader[T]
     from_reader = "some"
     moves = "rows"
 
     def cut(self) -> tuple[int, int | None, int]:
-        """The first sample, that at which it stops, and the step."""
+        """Return the first sample, where to stop, and the step."""
         raise NotImplementedError
 
     def check_arguments(self) -> dict[str, Any]:
-        """Notes which part of the reader this is."""
+        """Note which part of the reader this is."""
         note_part(self)
         return {}
 
     def chosen_places(self, below: Any) -> Any:
-        """Which of a range or array of places its samples have."""
+        """Select the places of its samples from a range or array of places."""
         return below[slice(*self.cut())]
 
     def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is (samples handed over, position of `reader`, arguments).
+        """Start a pass; its position is (samples yielded, position of `reader`, arguments).
 
-        Where the slice has no stop, it only says whether any were handed over.
+        If the slice has no stop, the position only says whether any samples were yielded.
         """
         first, stop, step = self.cut()
         numbers = tuple(getattr(self, name) for name in declared_names(self)[1:])
@@ -73,19 +73,19 @@ class _Slice(Node[T]):
         return Pass(items, lambda: (as_given(count()), up.position(), numbers), up.close)
 
     def length(self) -> int | None:
-        """As many as the slice has of `reader`; `stop` where that has no end."""
+        """Return the length of the slice; `stop` if `reader` is endless."""
         known = length(self.reader)
         if known is None and self.cut()[1] is not None and (up := indexed(self.reader)):
             known = up.length
         return None if known is None else self._share(known)
 
     def lookup(self) -> Callable[[int], T] | None:
-        """Sample i is sample `first + i * step` of `reader`."""
+        """Map sample i to sample `first + i * step` of `reader`."""
         find, (first, _, step) = lookup_of(self.reader), self.cut()
         return find and (lambda index: find(first + index * step))
 
     def plane(self) -> Plane | None:
-        """Sample i is sample `first + i * step` of `reader`."""
+        """Map sample i to sample `first + i * step` of `reader`."""
         up, (first, _, step) = indexed(self.reader), self.cut()
         if up is None:
             return None
@@ -106,7 +106,7 @@ class _Slice(Node[T]):
         return len(range(*slice(first, stop, step).indices(known)))
 
     def _of_another_part(self, of: tuple[Any, ...], numbers: tuple[int, ...]) -> NotResumable:
-        """The error of a position that would repeat or lose samples."""
+        """Return the error for a position that would repeat or lose samples."""
         kind = type(self).__name__
         return NotResumable(
             f"this position is of {kind}{of}, and here it is {kind}{numbers}, made at "
@@ -116,27 +116,27 @@ class _Slice(Node[T]):
 
 @op
 class firstn(_Slice[T]):
-    """Keep the first `n` samples; reads exactly `n`, and never waits for one more.
+    """Keep the first `n` samples; read exactly `n`, and never wait for one more.
 
     >>> list(firstn(lambda: "abcdef", 2)())
     ['a', 'b']
 
-    Cost: it keeps no samples and does not read ahead. Resuming costs what it costs in `reader`.
+    Cost: keeps no samples and does not read ahead. Resuming costs what it costs in `reader`.
 
     Args:
-        reader: Any reader, also one without an end.
-        n: How many samples; fewer if the reader ends before.
+        reader: Any reader, even an endless one.
+        n: The number of samples; fewer if the reader ends before.
     """
 
     reader: Reader[T]
     n: int = whole()
 
     def cut(self) -> tuple[int, int | None, int]:
-        """The samples before `n`."""
+        """Select the samples before `n`."""
         return 0, self.n, 1
 
     def may_be_endless(self) -> bool:
-        """It ends after `n` samples."""
+        """Return False: it ends after `n` samples."""
         return False
 
 
@@ -147,19 +147,19 @@ class skip(_Slice[T]):
     >>> list(skip(lambda: "abcdef", 4)())
     ['e', 'f']
 
-    Cost: an indexed reader goes to sample `n` at once; a stream reads the first `n` samples and
+    Cost: an indexed reader goes to sample `n` directly; a stream reads the first `n` samples and
     drops them. Resuming costs what it costs in `reader`.
 
     Args:
         reader: Any reader.
-        n: How many samples to leave out.
+        n: The number of samples to skip.
     """
 
     reader: Reader[T]
     n: int = whole()
 
     def cut(self) -> tuple[int, int | None, int]:
-        """The samples from `n` on."""
+        """Select the samples from `n` on."""
         return self.n, None, 1
 
 
@@ -172,13 +172,13 @@ class shard(_Slice[T]):
     >>> [list(shard(lambda: "abcde", 2, index)()) for index in range(2)]
     [['a', 'c', 'e'], ['b', 'd']]
 
-    Cost: of an indexed reader, only this part is read. Of a stream, every shard reads all samples,
-    and drops those of the others. Resuming costs what it costs in `reader`.
+    Cost: an indexed reader reads only this part. For a stream, every shard reads all samples, and
+    drops those of the others. Resuming costs what it costs in `reader`.
 
     Args:
         reader: Any reader; the same samples in the same order for every shard.
-        num_shards: How many parts there are.
-        index: Which part this is, from 0.
+        num_shards: The number of shards.
+        index: The number of this shard, from 0.
 
     Raises:
         ValueError: `index` is not below `num_shards`.
@@ -189,7 +189,7 @@ class shard(_Slice[T]):
     index: int = whole()
 
     def check_arguments(self) -> dict[str, Any]:
-        """Checks that there is such a shard, and notes which part of the reader this is."""
+        """Check the index, and note which part of the reader this is."""
         if self.index >= self.num_shards:
             raise ValueError(
                 f"shard(reader, num_shards, index) needs an index below num_shards, not "
@@ -198,27 +198,28 @@ class shard(_Slice[T]):
         return super().check_arguments()
 
     def cut(self) -> tuple[int, int | None, int]:
-        """Every sample of this part."""
+        """Select every `num_shards`-th sample from `index` on."""
         return self.index, None, self.num_shards
 
 
 @op
 class exactly(Node[T]):
-    """As many samples of `reader` as `steps` batches need; it begins again if there are fewer.
+    """Yield as many samples of `reader` as `steps` batches need, restarting it if necessary.
 
-    A cursor resumes with other numbers, because the length of an epoch does not change the order.
+    A cursor may resume with other numbers, because the length of an epoch does not affect the
+    order.
 
     >>> "".join(exactly(lambda: "abcde", 2)()), "".join(exactly(lambda: "abcde", 2, steps=2)())
     ('abcdea', 'abcd')
 
     Args:
         reader: Any reader.
-        batch_size: Samples of a step.
+        batch_size: Samples per step.
         steps: The number of steps; None for as many as the samples of `reader` begin.
-        short: What to do if `reader` ends too soon: "wrap" begins it again, in the same order;
-            "pad" leaves the last step short, if only that one is; "error" raises.
-        origin: The index of a sample with which a step begins: after a resume with another size,
-            that of the first one.
+        short: What to do if `reader` ends too soon: "wrap" restarts it, in the same order; "pad"
+            leaves the last step short, if only that one is; "error" raises.
+        origin: The index of a sample that begins a step: after resuming with another size, that of
+            the first one.
 
     Raises:
         ShortEpoch: `reader` ends too soon, or has no samples (while iterating).
@@ -234,12 +235,12 @@ class exactly(Node[T]):
     in_cursor = "in place"
 
     def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is (samples before this round, in it, that of `reader`)."""
+        """Start a pass; its position is (samples before this round, in it, that of `reader`)."""
         before, done, inner = checked_position(at, (0, 0, None))
         up = start(self.reader, inner)
 
         def part() -> tuple[Iterator[T], Position]:
-            # a second round is begun where the first one has said how many samples are wanted
+            # a second round starts only once the first has determined how many samples are needed
             known = before or self.steps is not None
             left = max(self._wanted(before) - before - done, 0) if known else None
             return counted(islice(up.items, left), done)
@@ -261,13 +262,13 @@ class exactly(Node[T]):
                 items, count = part()
 
         def close() -> None:
-            up.close()  # of the round that it is in then
+            up.close()  # whichever round is current by then
 
         items_left = chain.from_iterable(rounds())
         return Pass(items_left, lambda: (before, count(), up.position()), close)
 
     def check(self) -> None:
-        """Checks the length of the reader, if it is known.
+        """Check the length of the reader, if it is known.
 
         Raises:
             ShortEpoch: It ends too soon.
@@ -277,12 +278,12 @@ class exactly(Node[T]):
             raise self._too_short(known)
 
     def _wanted(self, given: int) -> int:
-        """How many samples are needed if `reader` ends after `given`."""
+        """Return how many samples are needed if `reader` ends after `given`."""
         wanted = given if self.steps is None else self.steps * self.batch_size
         return self.origin - (self.origin - wanted) // self.batch_size * self.batch_size
 
     def _least(self, given: int) -> int:
-        """How many samples there must be."""
+        """Return how many samples there must be at least."""
         wanted = self._wanted(given)
         return max(wanted - self.batch_size + 1, 0) if self.short == "pad" else wanted
 
@@ -297,7 +298,7 @@ class exactly(Node[T]):
         )
 
     def length(self) -> int | None:
-        """As many as the steps need, if their number or that of the samples is known."""
+        """Return the number of samples, if that of steps or of the reader's samples is known."""
         known = length(self.reader)
         if self.short == "pad":
             return None if known is None else min(known, self._wanted(known))
@@ -306,11 +307,11 @@ class exactly(Node[T]):
         return self._wanted(known)
 
     def may_be_endless(self) -> bool | Callable[[list[bool]], bool]:
-        """It ends where the number of steps is given."""
+        """Return False if the number of steps is given."""
         return super().may_be_endless() if self.steps is None else False
 
     def plane(self) -> Plane | None:
-        """Sample i is sample i of the first round, or of a later one."""
+        """Map sample i to sample i of the first round, or of a later one."""
         up = indexed(self.reader)
         if up is None:
             return None
@@ -328,7 +329,7 @@ class exactly(Node[T]):
 
 
 class _Elastic(Plane):
-    """A plane of as many samples as steps need; a position may be of a longer pass."""
+    """A plane whose length depends on the steps; a position may come from a longer pass."""
 
     @property
     def last_position(self) -> int:
@@ -337,5 +338,5 @@ class _Elastic(Plane):
 
     @property
     def extent(self) -> str:
-        """The same for all numbers of steps, so that a cursor resumes with another one."""
+        """The same text for all numbers of steps, so that a cursor can resume with another one."""
         return "as many as steps need"

@@ -1,7 +1,7 @@
-"""Streams in windows: so many samples are read at a time, and what is made of them is handed over.
+"""Process streams in windows: read `size` samples at a time, and yield the items made from them.
 
-The position of such a pass is (that before a window, its number, items of it handed over): who
-resumes inside a window reads it again. After its last item, what lies before need not be read.
+The position of such a pass is (position before a window, its number, items of it yielded): resuming
+inside a window reads it again; after its last item, it need not be read again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 Made: TypeAlias = tuple[int, Callable[[int], Iterable[T]]]
-"""How many items a window has, and a function that gives those from a number on."""
+"""The number of items in a window, and a function that returns those from a number on."""
 
 
 def in_windows(
@@ -28,20 +28,20 @@ def in_windows(
     made: Callable[[list[S], int], Made[T]],
     nothing: Callable[[], Exception] | None = None,
 ) -> Pass[T]:
-    """A pass over what an op makes of each window of a stream.
+    """Start a pass over the items that an op makes from each window of a stream.
 
     Args:
-        op: The op, which errors name.
+        op: The op, for errors.
         reader: The stream.
-        at: The position to begin at.
-        size: How many samples a window has; the last one has what is left.
-        made: Takes the samples of a window, and its number.
-        nothing: The error if windows were read, the first one too, and none had an item.
+        at: The position to start at.
+        size: Samples per window; the last window may have fewer.
+        made: Takes the samples of a window, and its number; returns its items.
+        nothing: The error if all windows were read, from the first on, and none had an item.
     """
     origin, window, done = checked_position(at, (None, 0, 0))
     up = start(reader, origin).watched(op, size)
     origin, first = up.position(), not (window or done)
-    before, many = -done, 0  # items of earlier windows in this pass, and those of this window
+    before, many = -done, 0  # items of earlier windows in this pass, and of this window
 
     def dealt() -> Iterator[Iterable[T]]:
         nonlocal origin, window, before, many

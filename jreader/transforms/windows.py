@@ -1,4 +1,4 @@
-"""`windows`: documents of any length, cut into samples of one size."""
+"""`windows`: cut documents of any length into samples of one size."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ from jreader.readers.ragged import Ragged, lengths_hash
 from jreader.readers.seeds import random_ops
 from jreader.readers.windowed import ConcatRows, Cut, Windowed
 
-_CHUNK = 1 << 20  # documents that are routed in one go
+_CHUNK = 1 << 20  # documents to route at a time
 
 
 @op
 class windows(Node[Any]):
     """Cut documents into samples of `size` tokens each.
 
-    Over all documents as one stream (the default), windows continue in the next document where one
-    ends; only the last tokens, too few for a window, are left out:
+    Over all documents as one stream (the default), windows continue into the next document; only
+    the last tokens are left out, if they are too few for a window:
 
     >>> from jreader import ragged
     >>> documents = ragged(np.arange(9), [0, 4, 5, 9])
     >>> [window.tolist() for window in windows(documents, 3)()]
     [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
 
-    Within documents, with `across=False`, those of each that do not fill a window are left out. A
-    warning counts them; to keep them, let windows run on (`across=True`), or `pack`
+    Within documents, with `across=False`, tokens of each document that do not fill a window are
+    left out. A warning counts them. To keep them, let windows continue (`across=True`), or `pack`
     whole documents, with padding:
 
     >>> import warnings
@@ -61,8 +61,8 @@ class windows(Node[Any]):
     ...     [window.tolist() for window in windows(documents, 3, across=False)()]
     [[0, 1, 2], [5, 6, 7]]
 
-    To predict each token from those before it, as nanoGPT does, cut windows of one token more, that
-    overlap by one, and split them in the step, where it costs nothing:
+    To predict each token from those before it, as nanoGPT does, cut windows that are one token
+    longer and overlap by one, and split them in the step, where it costs nothing:
 
     >>> from jreader import Pipeline
     >>> T = 4
@@ -71,25 +71,25 @@ class windows(Node[Any]):
     >>> x.tolist(), y.tolist()
     ([[0, 1, 2, 3], [4, 5, 6, 7]], [[1, 2, 3, 4], [5, 6, 7, 8]])
 
-    Tokens keep their dtype, which `on_device` can widen: half of the bytes go to the device. Over
-    files and arrays whose order is the same in every epoch, window `i` is found by arithmetic, so
-    cut first and shuffle then. Over other plans, and over streams, documents are read in order, and
-    a position is that of the document in which the next window begins, and where in it.
+    Tokens keep their dtype, which `on_device` can widen: this halves the bytes sent to the device.
+    Over files and arrays whose order is the same in every epoch, window `i` is found by arithmetic,
+    so cut first and then shuffle. Over other plans, and over streams, documents are read in order,
+    and a position is the document in which the next window begins, and where in it.
 
-    Cost: where window `i` is found by arithmetic, resuming is immediate. Over a stream, only the
-    documents of one window are in memory, and resuming reads on from the document in which the next
-    window begins.
+    Cost: if window `i` is found by arithmetic, resuming is immediate. Over a stream, it keeps only
+    the documents of one window in memory, and resuming continues from the document in which the
+    next window begins.
 
     Args:
         reader: A reader of documents: arrays whose first axis is that of the tokens, lists of
-            numbers, or trees of these, of one length in each document. Windows are such trees.
-        size: How many tokens a window has.
-        stride: How many tokens lie between the starts of two windows; None for `size`, so that each
-            token is in one window.
-        across: Whether windows run on from one document into the next.
+            numbers, or trees of these, with one length per document. Windows are such trees.
+        size: Tokens per window.
+        stride: The distance between the starts of two windows, in tokens; None for `size`, so that
+            each token is in one window.
+        across: Whether windows continue from one document into the next.
 
     Raises:
-        TypeError: A field has no axis of tokens (in a pass, or when the length is asked for).
+        TypeError: A field has no axis of tokens (in a pass, or when the length is requested).
         ValueError: The fields of a document differ in length (while iterating).
     """
 
@@ -100,23 +100,23 @@ class windows(Node[Any]):
     _columns: Memo[Any] = field(default_factory=Memo, init=False)
 
     def start(self, at: Position) -> Pass[Any]:
-        """Begins a pass; its position is (that before a document, where in it a window begins)."""
+        """Start a pass; its position is (that before a document, where its next window begins)."""
         before, begin = checked_position(at, (None, 0))
         up = start(self.reader, before)
         cut = _Stream(self, up, begin, _step(self))
         return Pass(cut.windows(), cut.position, up.close)
 
     def length(self) -> int | None:
-        """The number of windows, if the lengths of all documents are known."""
+        """Return the number of windows, if the lengths of all documents are known."""
         plane = self.plane()
         return None if plane is None else plane.length
 
     def layout(self) -> str:
-        """A hash of the lengths of all documents, as far as they are known before they are read."""
+        """Hash the lengths of all documents, as far as they are known before reading."""
         return lengths_hash(self.reader)
 
     def plane(self) -> Plane | None:
-        """Window i is row i; None if the lengths, or the order, are not those of every epoch."""
+        """Return the plane of windows; None if lengths are unknown or differ between epochs."""
         if random_ops(self.reader):
             return None
         up = indexed(self.reader)
@@ -137,7 +137,7 @@ class windows(Node[Any]):
         )
 
     def _cut(self, up: Plane) -> Any:
-        """The columns of the windows, for the documents of a plane."""
+        """Return the columns of the windows, for the documents of a plane."""
         strung, step = _documents_end_to_end(up), _step(self)
         first = strung[0][1]
         for number, (_, lengths) in enumerate(strung):
@@ -161,7 +161,7 @@ class windows(Node[Any]):
 
 
 def _step(node: windows) -> int:
-    """How many tokens lie between the starts of two windows."""
+    """Return the distance between the starts of two windows, in tokens."""
     return node.size if node.stride is None else node.stride
 
 
@@ -176,16 +176,16 @@ def _warn_of_rests(node: windows, left: int, documents: int) -> None:
 
 
 def _left_out(lengths: Array, size: int, stride: int) -> int:
-    """How many tokens at the ends of documents of these lengths are in no window."""
+    """Count the tokens at the ends of documents of these lengths that are in no window."""
     last = np.maximum(lengths - size, 0) // stride * stride + size  # where the last window ends
     return int(np.where(lengths < size, lengths, lengths - last).sum())
 
 
 def _all_ragged(node: windows, up: Plane) -> bool:
-    """Whether all columns are ragged, or none.
+    """Return whether all columns are ragged, or none is.
 
     Raises:
-        TypeError: Some are.
+        TypeError: Only some are.
     """
     every = leaves(up.columns)
     flags = [isinstance(column, Ragged) for column in every]
@@ -200,7 +200,7 @@ def _all_ragged(node: windows, up: Plane) -> bool:
 
 
 def _documents_end_to_end(up: Plane) -> list[tuple[tuple[Any, int], Array]]:
-    """For each column, values that hold all documents end to end, where, and their lengths."""
+    """Return, for each column, its concatenated documents, where they begin, and their lengths."""
     every = leaves(up.columns)
     if up.straight and all(up.length == len(column) for column in every):
         return [((each.values, int(each.offsets[0])), each.lengths()) for each in every]
@@ -218,7 +218,7 @@ def _documents_end_to_end(up: Plane) -> list[tuple[tuple[Any, int], Array]]:
 
 
 def _among_all_values(up: Plane, column: Windowed, documents: Held) -> Held:
-    """The documents of a plane, with where they begin and end among all values, end to end."""
+    """Add to the documents of a plane where they begin and end among all concatenated values."""
     if isinstance(column.values, ConcatRows):
         begins, ends, which = column.values.starts, column.values.ends, documents.index
         return replace(documents, begin=begins[which], end=ends[which])
@@ -228,21 +228,21 @@ def _among_all_values(up: Plane, column: Windowed, documents: Held) -> Held:
 
 
 class _Stream:
-    """Windows of documents that are read one by one."""
+    """Cuts windows from documents that are read one by one."""
 
     def __init__(self, node: windows, up: Pass[Any], begin: int, step: int) -> None:
         self.node, self.up, self.step = node, up, step
-        self.begin = begin  # where the next window begins, counted from the first document held
-        self.before = up.position()  # that of the document to be read next
+        self.begin = begin  # where the next window begins, from the first held document
+        self.before = up.position()  # position before the next document
         self.held: deque[tuple[Position, Any, int]] = deque()
-        self.tokens = 0  # of the documents held
+        self.tokens = 0  # in the held documents
 
     def position(self) -> Position:
-        """That before the document in which the next window begins, and where in it."""
+        """Return the position before the next window's document, and where in it that begins."""
         return (self.held[0][0] if self.held else self.before), self.begin
 
     def windows(self) -> Iterator[Any]:
-        """All that are left."""
+        """Yield the remaining windows."""
         size, step, across = self.node.size, self.step, self.node.across
         left = documents = 0
         with located_errors(self.node):
@@ -268,14 +268,14 @@ class _Stream:
         _warn_of_rests(self.node, left, documents)
 
     def _drop(self) -> None:
-        """Forgets the documents that end before the next window."""
+        """Drop the documents that end before the next window."""
         while self.held and self.begin >= self.held[0][2]:
             _, _, length = self.held.popleft()
             self.begin -= length
             self.tokens -= length
 
     def _end(self) -> None:
-        """Forgets a document whose windows were all handed over."""
+        """Drop a document whose windows were all yielded."""
         self.held.clear()
         self.begin = self.tokens = 0
 
@@ -293,7 +293,7 @@ class _Stream:
 
 
 def _document(node: windows, given: Any) -> tuple[Any, int]:
-    """A document as a tree of arrays, and how many tokens it has."""
+    """Return a document as a tree of arrays, and its number of tokens."""
     document = each_column(np.asarray, given)
     every = leaves(document)
     for leaf in every:

@@ -1,14 +1,14 @@
-"""Packing: documents of many lengths in rows of one length, as arithmetic on places.
+"""Packing: place documents of many lengths in rows of one length, by arithmetic.
 
-Who shares a row follows from lengths alone. With `split="never"`, the *histogram* of lengths says
-how many rows there are and which lengths each has; documents of equal length are dealt to these
-slots in a keyed order (`whole_documents`). With `split="always"`, documents lie end to end,
-in small groups whose numbers of tokens are known, and each group is in random order
-(`cut_documents`). Either way, row i of an epoch is a function of i: the number of rows is known
-before the first step, nothing is replayed, and jax can trace it (`packed_rows`).
+Lengths alone decide which documents share a row. With `split="never"`, the *histogram* of lengths
+determines the number of rows, and the lengths in each; documents of equal length are assigned to
+these slots in a keyed order (`whole_documents`). With `split="always"`, documents are concatenated
+in small groups with known token counts, in random order within each group (`cut_documents`). Either
+way, row i of an epoch is a function of i: the number of rows is known before the first step,
+nothing is replayed, and jax can trace it (`packed_rows`).
 
-Where lengths are not known, a window of documents is read at a time and packed in the same way, as
-if it were the whole data set (`packs`).
+If lengths are not known, a window of documents at a time is read and packed in the same way, as if
+it were the whole data set (`packs`).
 """
 
 from jreader.transforms.packing.packs import pack

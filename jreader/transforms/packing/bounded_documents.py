@@ -1,9 +1,9 @@
-"""Rows with several bounds: a length for each field, or a number of documents.
+"""Pack rows with several bounds: a length for each field, or a number of documents.
 
-Documents are sorted by the largest share of a row that one of their fields has, and each goes into
-the row that it leaves with the least room, of those in which all of its fields fit: best-fit
-decreasing over vectors (Panigrahy et al. 2011, "Heuristics for Vector Bin Packing"). Documents
-whose lengths are equal in all fields are placed at once, and change places from variant to variant.
+Documents are sorted by the largest share of a row that any of their fields takes. Each goes into
+the row with the least room left, among those in which all of its fields fit: best-fit decreasing
+over vectors (Panigrahy et al. 2011, "Heuristics for Vector Bin Packing"). Documents whose lengths
+are equal in all fields are placed together, and change places from variant to variant.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from jreader.transforms.packing.whole_documents import (
     strategies_of,
 )
 
-_OPEN = 4096  # kinds of rows that are looked at for each length; of more, the fullest is closed
-_ROW = 1 << 32  # shares of a row
+_OPEN = 4096  # kinds of open rows to search for each length; beyond that, the fullest is closed
+_ROW = 1 << 32  # units of a full row
 _FULL = 1 << 62  # more than any room
 
 
 class BoundedDocuments(WholeDocuments):
-    """Deals documents to slots, as `WholeDocuments` does, where rows have several bounds.
+    """Assigns documents to slots, as `WholeDocuments` does, in rows with several bounds.
 
     Args:
-        documents: What is packed.
-        size: Tokens of a row; of each field, where these have lengths of their own.
-        longer: What becomes of longer documents: not "split".
-        cut: On which side they are truncated.
-        most: How many documents a row has at most; None for any number.
+        documents: The documents.
+        size: Tokens per row; an array by field, if fields have their own lengths.
+        longer: What to do with longer documents: not "split".
+        cut: On which side to truncate them.
+        most: The most documents in a row; None for no limit.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class BoundedDocuments(WholeDocuments):
         self._sorted = order.astype(np.uint32)
 
     def _placed(self, documents: Held) -> tuple[Held, Array, Array]:
-        """Those that are kept, the number of the lengths of each, and its place among those."""
+        """Return the kept documents, the kind of each, and its place among those of its kind."""
         rank = self._ranks[documents.index]
         kept = rank >= 0
         rank, first = rank[kept], self.tables["first document"]
@@ -72,14 +72,14 @@ class BoundedDocuments(WholeDocuments):
 
     @cached_property
     def _ranks(self) -> Array:
-        """The place of each document among those sorted by length; -1 if it is not kept."""
+        """The place of each document in the order by length; -1 if it is dropped."""
         ranks = np.full(self.packed.count, -1)
         ranks[self._sorted] = np.arange(len(self._sorted))
         return ranks
 
 
 def best_fit_of_several(needs: Array, counts: Array, room: Array) -> Strategies:
-    """Packs documents that need room in several ways, those with the largest share first.
+    """Pack documents that need room in several dimensions, those with the largest share first.
 
     >>> needs = np.array([[3, 1], [1, 4], [2, 2]])
     >>> found = best_fit_of_several(needs, np.array([2, 2, 1]), np.array([4, 5]))
@@ -87,23 +87,23 @@ def best_fit_of_several(needs: Array, counts: Array, room: Array) -> Strategies:
     ([2, 1], [2, 1], [1, 0, 2])
 
     Args:
-        needs: What documents of each kind need: [kinds, ways], none of them nothing but 0.
-        counts: How many documents there are of each kind.
-        room: What a row has: [ways].
+        needs: The needs of each kind of documents: [kinds, dimensions], none of them all 0.
+        counts: The number of documents of each kind.
+        room: The capacity of a row: [dimensions].
 
     Returns:
-        The kinds of rows; their `lengths` are numbers of kinds of documents.
+        The kinds of rows; their `lengths` are kinds of documents.
     """
     weights = _ROW // room
     shares = needs * weights
     width = min(_OPEN, int(counts.sum()))
-    left = np.zeros((len(room), width), np.int64)  # the room of each open row, way by way
-    free = np.full(width, _FULL)  # the sum of its shares
+    left = np.zeros((len(room), width), np.int64)  # the room left in each open row, by dimension
+    free = np.full(width, _FULL)  # its sum in units of a full row
     opened: list[tuple[int, Runs]] = []
     closed: list[tuple[int, Runs]] = []
 
     def put(at: int, rows: int, runs: Runs, rest: Array) -> None:
-        """Notes rows at a place, or at a new one, for which the fullest may have to be closed."""
+        """Put rows at a place, or at a new one, closing the fullest kind if necessary."""
         if at == width:
             at = int(free.argmin())
             closed.append(opened[at])
@@ -119,7 +119,7 @@ def best_fit_of_several(needs: Array, counts: Array, room: Array) -> Strategies:
                 open_rows = len(opened)
                 fits = (left[:, :open_rows] >= need[:, None]).all(0)
                 best = np.where(fits, free[:open_rows], _FULL)
-                at, rows, runs, there = open_rows, many, None, room  # new rows, if none fits
+                at, rows, runs, there = open_rows, many, None, room  # new rows, if no open row fits
                 if open_rows and best[found := int(best.argmin())] < _FULL:
                     at, there = found, left[:, found].copy()
                     rows, runs = opened[at]

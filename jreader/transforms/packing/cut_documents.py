@@ -1,11 +1,11 @@
-"""`split="always"`: documents lie end to end, and rows are cut out of what they make.
+"""`split="always"`: concatenate documents, and cut the rows out of the stream.
 
-Documents are dealt to groups, one to each in turn, so that a group has documents from all over the
-data. The groups keep their order, so it is known where each begins, in every variant. Inside a
-group documents are in random order, so only the lengths of the groups that a row touches have to be
-added up to find it. A group makes at least sixteen rows, since those that share a row come from one
-group, or two. (To permute the groups too would take sums over all of them for each variant, and
-change little, since rows are shuffled.)
+Documents are assigned to groups round-robin, so that a group has documents from all over the data.
+The groups keep their order, so the start of each is known in every variant. Within a group,
+documents are in random order, so finding a row only takes sums over the lengths of the groups that
+it touches. A group makes at least sixteen rows, since documents that share a row come from one or
+two groups. (Permuting the groups too would take sums over all of them for each variant, and change
+little, since rows are shuffled.)
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from jreader.readers.windowed import Cut
 from jreader.transforms.packing.document_fields import Documents
 from jreader.transforms.packing.whole_documents import DocumentPieces, in_parts, key_of_range
 
-_LEAST, _ROWS = 64, 16  # documents of a group, and rows that it makes
-MOST = 1 << 16  # of what `shuffled` orders
+_LEAST, _ROWS = 64, 16  # documents per group, and rows that it makes, at least
+MOST = 1 << 16  # limit of `shuffled`
 
 
 class CutDocuments:
-    """Finds the pieces of documents that lie in rows.
+    """Finds the pieces of documents in each row.
 
     Args:
-        documents: What is packed.
-        size: Tokens of a row.
+        documents: The documents.
+        size: Tokens per row.
 
     Attributes:
         packed: The documents.
         rows: The number of rows.
-        tokens: How many tokens lie in them.
-        places: How many documents there are.
-        tables: What `pieces` looks things up in.
+        tokens: The number of tokens in them.
+        places: The number of documents.
+        tables: The lookup tables of `pieces`.
     """
 
     def __init__(self, documents: Documents, size: int) -> None:
@@ -62,17 +62,17 @@ class CutDocuments:
         self._widest = self._width(np.arange(self.rows))
 
     def documents(self, places: Array) -> tuple[Array, Array | int]:
-        """The documents at these places, and the token with which each of these pieces begins."""
+        """Return the documents at these places, and the token where each of these pieces begins."""
         return places, 0
 
     def pieces_in(self, variant: Array, row: Array) -> DocumentPieces:
-        """What lies in some rows, from left to right."""
+        """Return the pieces in some rows, from left to right."""
         place, begins, length = self._pieces(self.tables, variant, row, self._width(row))
         there = length > 0
         return DocumentPieces(there.sum(1), place[there], begins[there], length[there])
 
     def holding(self, documents: Held, variant: Any) -> Held:
-        """The rows that hold these documents: the inverse of `found`."""
+        """Return the rows that hold these documents: the inverse of `pieces_in`."""
         local, group = np.divmod(documents.index, self._groups)
         spans = np.zeros((2, len(local)), np.int64)
         for number, here in by_part(group):
@@ -89,21 +89,21 @@ class CutDocuments:
         )
 
     def pieces(self, tables: Any, variant: Any, row: Any) -> tuple[Any, Any, Any]:
-        """What lies in some rows, from left to right, in a trace.
+        """Return the pieces in some rows, from left to right, in a trace.
 
         Args:
             tables: `tables`, on a device.
-            variant: Which order, for each row: words of 32 bits.
-            row: The numbers of the rows.
+            variant: The order to use for each row: 32-bit words.
+            row: The row numbers.
 
         Returns:
-            The places of the documents, by which token each piece begins, and its length, 0 for
-            what lies elsewhere; each of shape [rows, documents of the groups of a row].
+            The places of the documents, the token where each piece begins, and its length (0 if it
+            is not in the row); each of shape [rows, documents in the groups of a row].
         """
         return self._pieces(tables, variant, row, self._widest)
 
     def _width(self, row: Array) -> int:
-        """The most groups that one of these rows touches."""
+        """Return the most groups that any of these rows touches."""
         first = row * self._size
         last = np.minimum(first + self._size, self.tokens) - 1
         groups = self._group(self.tables, last) - self._group(self.tables, first)
@@ -137,18 +137,18 @@ def _document_lengths(documents: Documents) -> Iterator[tuple[int, Array]]:
 
 
 def shuffled(n: int, variant: Any, number: Any) -> Any:
-    """The numbers below n in random order, for each variant and number: one axis more.
+    """Shuffle the numbers below n, for each variant and number, along a new axis.
 
     >>> shuffled(5, *(np.array([word], np.uint32) for word in (0, 7)))
     array([[3, 4, 2, 1, 0]], dtype=uint32)
 
     Args:
         n: At most 2**16.
-        variant: Chooses the order, together with the number.
+        variant: Selects the order, together with the number.
         number: A number, of the same shape.
     """
     namespace = number.__array_namespace__()
     indices, low = np.arange(n, dtype=np.uint32), np.uint32(MOST - 1)
     words = mixed(key_of_range(variant, number)[..., None] + indices * NARROW.tweaks[0])
-    # an index in the lower half of each word: no two are equal, and sorting takes it along
+    # the lower half of each word is an index: all words differ, and sorting carries it along
     return namespace.sort(words & ~low | indices, axis=-1) & low

@@ -1,4 +1,4 @@
-"""What is packed: the fields of documents side by side, whose lengths are known."""
+"""The documents to pack: fields side by side, with known lengths."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _BARE = "tokens"
 
 
 class Packed(NamedTuple):
-    """Fields of documents, or the columns of these fields by their names.
+    """The fields of documents to pack; or the columns of these fields, by name.
 
     Attributes:
-        tokens: Those with a value for each token; None for all that are not in `beside`.
-        beside: Those with one value for each document.
-        apart: Whether each field of tokens has lengths of its own.
+        tokens: The fields with a value per token; None for all that are not in `beside`.
+        beside: The fields with one value per document.
+        apart: Whether each field of tokens has its own lengths.
     """
 
     tokens: Any = None
@@ -35,10 +35,10 @@ class Packed(NamedTuple):
     apart: bool = False
 
     def names(self, tree: Mapping[str, Any]) -> list[str]:
-        """The fields of tokens that a document has.
+        """Return the token fields of a document.
 
         Raises:
-            FeedMismatch: A field is not there, or has a name that packed rows use themselves.
+            FeedMismatch: A field is missing, or has a name that packed rows use themselves.
         """
         for name in (*(self.tokens or ()), *self.beside):
             if name not in tree:
@@ -57,19 +57,19 @@ class Packed(NamedTuple):
         return names
 
     def above(self, names: Iterable[str]) -> list[str]:
-        """What the names of segment ids and positions begin with."""
+        """Return the prefixes of the names of segment ids and positions."""
         return [f"{name}_" for name in names] if self.apart else [""]
 
 
 class Documents:
-    """Documents whose fields have one value, or one array, for each token.
+    """Documents whose fields have one value, or one array, per token.
 
     Args:
         fields: The columns of fields, by their names in packed rows.
         count: The number of documents.
-        route: Gives, for an array of numbers of documents, the rows of each column.
-        first: The number of the first one in the data, which errors name.
-        holding: Gives, for rows of the first column, the numbers of the documents.
+        route: Maps an array of document numbers to the rows of each column.
+        first: The number of the first document in the data, for errors.
+        holding: Maps rows of the first column to document numbers.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Documents:
 
     @classmethod
     def of_plane(cls, plane: Plane, chosen: Packed) -> Documents | None:
-        """The documents of a plane; None if not all fields are columns of their kind."""
+        """Return the documents of a plane; None if a field's column has another type."""
         tree, every = plane.columns, leaves(plane.columns)
         if isinstance(tree, Ragged):
             tree = {_BARE: tree}
@@ -109,10 +109,10 @@ class Documents:
 
     @classmethod
     def of_samples(cls, samples: Sequence[Any], chosen: Packed, first: int) -> Documents:
-        """The documents of samples that were read, at least one.
+        """Return the documents in samples that were read, at least one.
 
         Raises:
-            FeedMismatch: They are no documents.
+            FeedMismatch: They are not documents.
         """
         trees = [_named(sample) for sample in samples]
         columns = {
@@ -128,10 +128,10 @@ class Documents:
         return cls(fields, len(samples), lambda rows: [rows] * many, first)
 
     def lengths(self, low: int, high: int) -> Array:
-        """The number of tokens of documents `low` to `high - 1`, as `lengths_of` gives it.
+        """Return the number of tokens of documents `low` to `high - 1`, as `lengths_of` does.
 
         Raises:
-            FeedMismatch: The fields of a document differ in length, and should not.
+            FeedMismatch: The fields of a document differ in length, but must not.
         """
         if self.apart:
             return self.lengths_of(np.arange(low, high))
@@ -150,7 +150,7 @@ class Documents:
         return fields[0].astype(np.int64, copy=False)
 
     def lengths_of(self, documents: Array) -> Array:
-        """The number of tokens of these documents; if they differ by field, [documents, fields]."""
+        """Return the number of tokens of these documents; [documents, fields] if fields differ."""
         each = zip(self.columns.values(), self.route(documents), strict=False)
         if not self.apart:
             column, rows = next(each)
@@ -158,24 +158,24 @@ class Documents:
         return np.stack([column.lengths(rows) for column, rows in each], 1).astype(np.int64)
 
     def by_field(self, lengths: Any) -> Any:
-        """Lengths by the names of their fields, where each field has its own."""
+        """Return lengths by field name, if each field has its own."""
         return dict(zip(self.columns, lengths.tolist(), strict=True)) if self.apart else lengths
 
     def begins(self, documents: Array, names: Sequence[str]) -> list[Array]:
-        """Where these documents begin in the values of some fields, in the order of all."""
+        """Return where these documents begin in the values of the named fields, in field order."""
         routed = self.route(documents.astype(np.int64, copy=False))
         each = zip(self.columns.items(), routed, strict=False)
         return [column.offsets[rows] for (name, column), rows in each if name in names]
 
     def values(self, documents: Array) -> Iterator[tuple[str, Array]]:
-        """The values that these documents have in each field beside the packed ones, by name."""
+        """Yield the name and values of each field that has one value per document."""
         routed = self.route(documents.astype(np.int64, copy=False))[len(self.columns) :]
         for (name, column), rows in zip(self.beside.items(), routed, strict=True):
             yield name, column.gather(rows)
 
 
 def _named(sample: Any) -> Mapping[str, Any]:
-    """The fields of a sample by name."""
+    """Return the fields of a sample by name."""
     if isinstance(sample, tuple):
         raise FeedMismatch(
             f"{_CALL} needs documents, or dicts of them, and got {described(sample)}: name the "
@@ -186,12 +186,12 @@ def _named(sample: Any) -> Mapping[str, Any]:
 
 
 def _field(tree: Mapping[str, Any], name: str, axes: int = 1) -> Any:
-    """A field of a document, as an array, or a column; by default one with an axis of tokens."""
+    """Return a document's field, as an array or column; by default it needs an axis of tokens."""
     if isinstance(made := tree.get(name), ArrayColumn) and axes:
         return made
     try:
         values = np.asarray(tree[name])
-    except (KeyError, ValueError):  # it has no such field, or rows of several lengths
+    except (KeyError, ValueError):  # the field is missing, or has rows of several lengths
         values = np.asarray(None)
     if values.ndim < axes or values.dtype.kind in "OUST":
         given = f"{name!r}: {described(tree[name])}" if name in tree else f"no {name!r}"
@@ -205,7 +205,7 @@ def _field(tree: Mapping[str, Any], name: str, axes: int = 1) -> Any:
 
 
 def _joined_rows(name: str, rows: Sequence[Any]) -> Ragged:
-    """A column of rows that were read; empty ones may be of any dtype, as `[]` is."""
+    """Join rows that were read to a column; empty rows may have any dtype, as `[]` has."""
     full = [row for row in rows if len(row)] or rows[:1]
     if len(kinds := {(str(row.dtype), row.shape[1:]) for row in full}) > 1:
         seen = " and ".join(f"{dtype}[..., {shape}]" for dtype, shape in sorted(kinds)[:2])

@@ -1,8 +1,8 @@
-"""Packed rows as a column: each is gathered from the values of documents when it is asked for.
+"""Packed rows as a column: each row is gathered from the values of documents on demand.
 
-A column knows neither seeds nor epochs, so it has the rows of every *variant* one after another:
-row i of variant v is row `v * rows + i`, and a route chooses the variant by a hash of seed and
-epoch. So rows are numbers below 2**31, which a trace in 32 bits computes exactly.
+A column knows neither seeds nor epochs, so it contains the rows of every *variant*: row i of
+variant v is row `v * rows + i`, and a route selects the variant by a hash of seed and epoch. Row
+numbers stay below 2**31, so a 32-bit trace computes them exactly.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from jreader.transforms.packing.whole_documents import DocumentPieces, WholeDocu
 
 _VARIANTS = 1 << 16
 _END = (1 << 31) - 1
-_CHUNK = 1 << 16  # tokens that are gathered for a pass that takes rows one by one
+_CHUNK = 1 << 16  # tokens to gather at a time when rows are requested one by one
 _BYTES_AT_ONCE = 1 << 24
 
 DealtDocuments: TypeAlias = WholeDocuments | CutDocuments
 
 
 class Row(NamedTuple):
-    """What a row is, beside the documents that lie in it.
+    """The layout of a row, apart from its documents.
 
     Attributes:
-        size: Its tokens; of each field, where these have lengths of their own.
-        pads: What stands behind the last document, for each field.
-        slots: How many documents it has at most; 0 for any number.
-        leads: The token at its begin, for each field that has one; of fields that are packed alike,
-            all have one, or none.
+        size: Its tokens; an array by field, if fields have their own lengths.
+        pads: The padding after the last document, by field.
+        slots: The most documents in a row; 0 for no limit.
+        leads: The token at its beginning, by field, for fields that have one. Of fields packed
+            together, all have one, or none.
     """
 
     size: Any
@@ -49,14 +49,14 @@ class Row(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Fields of a row that are packed alike, with segment ids and positions of their own.
+    """Fields of a row that are packed together, with their own segment ids and positions.
 
     Attributes:
         names: The fields.
-        size: How many of their tokens are of documents.
-        led: Whether there is one more before these.
-        above: What the names of segment ids and positions begin with.
-        which: Where their lengths stand among those of documents.
+        size: How many of their tokens are for documents.
+        led: Whether there is one more token before these.
+        above: The prefix of the names of segment ids and positions.
+        which: The index of their lengths among those of documents.
     """
 
     names: Sequence[str]
@@ -70,9 +70,9 @@ class PackedRows(Column):
     """A column of packed rows, in every variant.
 
     Args:
-        dealt: What is packed, and which documents lie in which row.
-        row: What a row is.
-        gone: The numbers of documents in whose place padding stands.
+        dealt: The documents, and the assignment to rows.
+        row: The layout of a row.
+        gone: The numbers of documents to replace by padding.
     """
 
     def __init__(self, dealt: DealtDocuments, row: Row, gone: Any = ()) -> None:
@@ -99,16 +99,16 @@ class PackedRows(Column):
 
     @property
     def source(self) -> Column:
-        """The documents, as their first field has them."""
+        """The documents, as the column of the first field has them."""
         return next(iter(self._documents.columns.values())).source
 
     def without(self, documents: Array) -> PackedRows:
-        """The same rows, with padding in place of these documents, which are not read."""
+        """Return the rows with padding in place of these documents, which are not read."""
         gone = self._documents.holding(documents).index
         return PackedRows(self._dealt, self._row, gone)
 
     def gather(self, rows: Array) -> dict[str, Array]:
-        """These rows: for each field, and for segment ids and positions, an array [rows, size]."""
+        """Return these rows: for each field, segment ids and positions, an array [rows, size]."""
         if not len(rows):
             return {name: column[:0] for name, column in self.gather(np.zeros(1, int)).items()}
         variant, row = np.divmod(rows, self._dealt.rows)
@@ -122,7 +122,7 @@ class PackedRows(Column):
         return out | self._document_values(found, gone) if self._documents.beside else out
 
     def _packed(self, group: Group, found: DocumentPieces, gone: Array) -> dict[str, Array]:
-        """Some fields of rows, with their segment ids and positions."""
+        """Pack the fields of a group, and add their segment ids and positions."""
         size, last = group.size, np.cumsum(found.many)
         first = last - found.many
         room = size - np.add.reduceat(found.lengths, first)
@@ -147,14 +147,14 @@ class PackedRows(Column):
     def _tokens(
         self, group: Group, found: DocumentPieces, gone: Array, ends: list[int], rooms: list[int]
     ) -> dict[str, Array]:
-        """The values of documents end to end, with padding behind the last ones of short rows."""
+        """Concatenate the values of documents, with padding after the last ones of short rows."""
         out = {}
         starts = self._documents.begins(found.documents, group.names)
         widest = group.size if ends or gone.any() else 0
         for name, start in zip(group.names, starts, strict=True):
             values = self._documents.columns[name].values
             if isinstance(values, np.ndarray):
-                values = np.asarray(values)  # to slice a memory map costs more
+                values = np.asarray(values)  # slicing a memory map costs more
             begins = (start + found.begins)[~gone]
             pieces = [*array_column(values).spans(begins, begins + found.lengths[~gone])]
             inner, dtype = values.shape[1:], values.dtype
@@ -168,7 +168,7 @@ class PackedRows(Column):
         return out
 
     def _with_begin_tokens(self, group: Group, made: dict[str, Any]) -> dict[str, Any]:
-        """Fields with a token in front, of the document that begins there; also in a trace."""
+        """Prepend a token to fields, in the segment of the document that follows; traceable."""
         ids, places = group.above + SEGMENT_IDS, group.above + POSITIONS
         segments = made[ids]
         namespace, first = segments.__array_namespace__(), segments[:, :1]
@@ -184,7 +184,7 @@ class PackedRows(Column):
         }
 
     def _document_values(self, found: DocumentPieces, gone: Array) -> dict[str, Array]:
-        """The values that documents have as a whole, each in the slot of its document."""
+        """Return the values per document, each in the slot of its document."""
         row = np.repeat(np.arange(len(found.many)), found.many)[~gone]
         slot = np.arange(len(gone)) - np.repeat(offsets_of(found.many)[:-1], found.many)
         out = {}
@@ -195,7 +195,7 @@ class PackedRows(Column):
         return out
 
     def placed(self) -> tuple[Any, Callable[[Any, Indices], Any]]:
-        """What goes to the devices, and how rows are gathered there, as `gather` does."""
+        """Return the data for the devices, and a function that gathers rows there like `gather`."""
         dealt, columns = self._dealt, self._documents.columns
         size = int(np.sum(self._row.size))
         if dealt.rows * size > _END:
@@ -216,7 +216,7 @@ class PackedRows(Column):
         return data | {"beside": dict(self._documents.values(documents))}, self._traced
 
     def _traced(self, data: Any, rows: Any) -> dict[str, Any]:
-        """What `gather` gives, in a trace."""
+        """Gather rows in a trace."""
         dealt = self._dealt
         namespace = rows.__array_namespace__()
         variant, row = (rows // dealt.rows).astype(np.uint32), rows % dealt.rows
@@ -236,12 +236,12 @@ class PackedRows(Column):
         return out
 
     def _traced_group(self, data: Any, group: Group, pieces: Any, ids: Any) -> dict[str, Any]:
-        """Some fields of rows, in a trace."""
+        """Gather the fields of a group in a trace."""
         (place, skip, lengths), size = pieces, group.size
         namespace, length = place.__array_namespace__(), lengths[group.which]
         ends = namespace.cumsum(length, 1)
         begins, number = ends - length, namespace.arange(len(place))[:, None]
-        # how many pieces have begun; those without tokens begin where the next one does
+        # count the pieces that have begun; those without tokens begin where the next one does
         marks = namespace.zeros((len(place), size + 1), np.int32).at[number, begins].add(1)
         nth = namespace.cumsum(marks[:, :size], 1) - 1
         token = namespace.arange(size)[None]
@@ -261,14 +261,14 @@ class PackedRows(Column):
 
 @lru_cache(8)
 def _numbers(count: int) -> Array:
-    """The numbers below count, which all batches of one size share."""
+    """Return the numbers below count; all batches of one size share them."""
     numbers = np.arange(count, dtype=np.int32)
     numbers.flags.writeable = False
     return numbers
 
 
 def _in_dtypes(word: str, given: Mapping[str, Any], dtypes: Mapping[str, Any]) -> dict[str, Any]:
-    """A number for each field, in its dtype; `word` is the argument that gives them."""
+    """Convert the number of each field to its dtype; `word` names the argument, for errors."""
     made = {}
     for name, dtype in dtypes.items():
         number = given.get(name, 0)

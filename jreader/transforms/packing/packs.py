@@ -1,4 +1,4 @@
-"""`pack`: documents of many lengths in rows of one length."""
+"""`pack`: pack documents of many lengths into rows of one length."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _checked_begin(_call: str, begin: Any) -> Any:
 
 @op
 class pack(Node[dict[str, Any]]):
-    """Packs documents into rows of `size` tokens, with segment ids and positions.
+    """Pack documents into rows of `size` tokens, with segment ids and positions.
 
     Samples are dicts of arrays of shape [size]: `tokens` (or the fields of documents that are
     dicts), `segment_ids` (int32: 1, 2, ... for the documents of a row, 0 for padding) and
@@ -73,12 +73,11 @@ class pack(Node[dict[str, Any]]):
     [11, 12, 13, 21] [1, 1, 1, 2] [0, 1, 2, 0]
     [31, 32, 0, 0] [1, 1, 0, 0] [0, 1, 0, 0]
 
-    Where the lengths of all documents are known (`ragged`, token files, and what moves their
-    samples), all are packed at once: the number of rows and their fill are known before anything is
-    read, and any row is found by its index. Streams, and shuffled documents, are packed window by
-    window, which pads more: pack before you shuffle. Rows come in random order;
-    which documents share a row, and the order of the rows, differ from epoch to epoch. Empty
-    documents take no place.
+    If the lengths of all documents are known (`ragged`, token files, and ops that move their
+    samples), all are packed at once: the number of rows and their fill are known before reading,
+    and you can look up any row by its index. Streams, and shuffled documents, are packed window by
+    window, which pads more: pack before you shuffle. Rows come in random order; which documents
+    share a row, and the order of the rows, change every epoch. Empty documents are left out.
 
     A dict as `size` gives each field its own length: all fields of a document are in the same row,
     with the same segment id. Each field has its own segment ids and positions, such as
@@ -101,43 +100,43 @@ class pack(Node[dict[str, Any]]):
 
     MaxText calls the fields `inputs`, `inputs_segmentation` and `inputs_position`; Grain adds
     `_segment_ids` and `_positions` to the name of a field; flax takes segment ids for
-    `nn.make_attention_mask`. The guide (docs/text.md) shows how to make a mask of them.
+    `nn.make_attention_mask`. The guide (docs/text.md) shows how to make a mask from them.
 
-    Cost: where lengths are known, it computes the rows once, from the lengths alone, and resuming
-    is immediate. Over a stream, it keeps `window` documents in memory, and resuming reads that
-    window again. With several lengths, or `documents`, planning takes some 10 to 20 µs for each
-    combination of lengths that occurs.
+    Cost: if lengths are known, it computes the rows once, from the lengths alone, and resuming is
+    immediate. Over a stream, it keeps `window` documents in memory, and resuming reads that window
+    again. With several lengths, or `documents`, planning takes some 10 to 20 µs per combination of
+    lengths that occurs.
 
     Args:
         reader: Documents: arrays, or lists, of tokens; or dicts of such fields with one value (or
-            one array) for each token, as tokens and their loss weights.
+            one array) per token, such as tokens and their loss weights.
         size: The tokens per row; or a dict of the tokens per row of each field to pack.
         split: "never" keeps documents whole: best-fit decreasing over the histogram of lengths.
-            "always" lays documents end to end, and cuts them where rows end; a piece counts as a
-            document of its own.
-        longer: For split="never", what becomes of documents with more than `size` tokens: an
+            "always" concatenates documents, and cuts them where rows end; each piece counts as a
+            separate document.
+        longer: For split="never", what to do with documents of more than `size` tokens: raise an
             "error", "split" them into pieces, "truncate" them to `size` tokens, or "drop" them.
-        fields: Which fields are packed; the others are left out. None for all.
-        pad: What stands behind the last document of a row: a number, or a dict of numbers by field.
-        window: How many documents are packed together; None for all, or 4,096 where lengths are
-            not known.
+        fields: The fields to pack; the others are left out. None for all.
+        pad: The padding after the last document of a row: a number, or a dict of numbers by field.
+        window: The number of documents to pack together; None for all, or 4,096 if lengths are not
+            known.
         seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws a
             new one for each pass; resuming that pass restores it.
-        documents: How many documents a row has at most; None for any number.
-        begin: A token that each row begins with, of the document that follows it; or a dict of
-            tokens by field, which several fields of one length need. Of those that it lacks, fields
-            with a length of their own begin with a document, the others with their `pad`.
-        per_document: Fields of one value, or one array, for each document. A row has them in
-            `documents` slots: that of segment n in slot n - 1, and padding behind the last one.
-        truncation_side: With longer="truncate", whether documents lose their ends ("right") or
-            their fronts ("left").
+        documents: The most documents in a row; None for no limit.
+        begin: A token to begin each row with, in the segment of the document that follows it; or a
+            dict of tokens by field, which several fields of one length require. Fields that it
+            lacks begin with a document if they have their own length, else with their `pad`.
+        per_document: Fields with one value, or one array, per document. A row has them in
+            `documents` slots: segment n is in slot n - 1, and padding follows the last one.
+        truncation_side: With longer="truncate", whether to cut the ends of documents ("right") or
+            their beginnings ("left").
 
     Raises:
-        ValueError: A number is below 1, a word is not one of those above, or arguments do not go
-            together: where fields have lengths, or with `documents`, nothing is split.
+        ValueError: A number is below 1, a word is not one of those above, or arguments conflict:
+            with lengths by field, or with `documents`, nothing is split.
         FeedMismatch: A document is longer than a row, fields of one length differ in length,
             samples are not documents, none has a token, or `pad` or `begin` does not fit (when rows
-            are asked for).
+            are requested).
     """
 
     reader: Reader[Any]
@@ -161,7 +160,7 @@ class pack(Node[dict[str, Any]]):
     unit = "rows"
 
     def check_arguments(self) -> dict[str, Any]:
-        """Checks what goes together; writes first what lengths depend on."""
+        """Check that arguments are compatible; write first what lengths depend on."""
         if self.split == "always" and self.longer != "error":
             raise ValueError(
                 f"pack(reader, size) has split='always', which cuts documents of any length: leave "
@@ -177,7 +176,7 @@ class pack(Node[dict[str, Any]]):
         return {}
 
     def _contradictions(self) -> dict[str, Any]:
-        """What may be wrong about arguments together: what to say of it, and whether it is."""
+        """Return possible conflicts between arguments: the message, and whether it applies."""
         sizes, whole = self.size if self._apart else {"": self.size}, self.per_document or ()
         bounded = self._apart or self.documents is not None
         many = f"has a slot a document for {whole!r}: say how many there are, as documents=8"
@@ -200,12 +199,12 @@ class pack(Node[dict[str, Any]]):
 
     @property
     def _apart(self) -> bool:
-        """Whether each field has a length of its own."""
+        """Whether each field has its own length."""
         return isinstance(self.size, Mapping)
 
     @property
     def fill(self) -> float | None:
-        """The share of tokens in all rows; None where lengths are not known before they are read.
+        """The share of tokens in all rows; None if lengths are not known before reading.
 
         >>> from jreader import ragged
         >>> pack(ragged([11, 12, 13, 21, 31, 32], [0, 3, 4, 6]), 4).fill
@@ -217,7 +216,7 @@ class pack(Node[dict[str, Any]]):
         return found.tokens / (rows * size) if found and rows else None
 
     def start(self, at: Position) -> Pass[dict[str, Any]]:
-        """Begins a pass; its position is (that before a window, its number, rows of it)."""
+        """Start a pass; its position is (position before a window, its number, rows of it)."""
         many = self.window or _WINDOW
 
         def packed(samples: list[Any], window: int) -> Made[dict[str, Any]]:
@@ -235,26 +234,26 @@ class pack(Node[dict[str, Any]]):
         )
 
     def length(self) -> int | None:
-        """The number of rows; None where lengths are not known before they are read."""
+        """Return the number of rows; None if lengths are not known before reading."""
         found = self._whole()
         return found.rows if found else None
 
     def layout(self) -> str:
-        """A hash of the lengths of all documents, as far as they are known before they are read."""
+        """Hash the lengths of all documents, as far as they are known before reading."""
         return lengths_hash(self.reader)
 
     def plane(self) -> Plane | None:
-        """The rows of all documents, as of one window; None if the seed is not drawn yet."""
+        """Return the rows of all documents, as one window; None if the seed is not drawn yet."""
         found = None if self.seed is None else self._whole()
         return self._plane(found, 0) if found and found.rows else None
 
     def notes(self) -> tuple[str, ...]:
-        """The fill, where it is known."""
+        """Return the fill, if it is known."""
         fill = None if lazy_length(self) else self.fill
         return () if fill is None else (f"fill {fill:.4f}",)
 
     def _whole(self) -> DealtDocuments | None:
-        """All documents, dealt to rows; None if lengths are not known, or differ in each epoch."""
+        """Return all documents, assigned to rows; None if lengths are unknown, or vary by epoch."""
         if self.window is not None or seeded_below(self) > 1:
             return None
         return self._known.of(self.reader, self._all_dealt)
@@ -266,12 +265,12 @@ class pack(Node[dict[str, Any]]):
 
     @property
     def _chosen(self) -> Packed:
-        """Which fields are packed, and how."""
+        """The fields to pack, and how."""
         tokens = tuple(self.size) if self._apart else self.fields
         return Packed(tokens, self.per_document or (), self._apart)
 
     def _sizes(self, documents: Documents) -> tuple[Any, Any]:
-        """Tokens of a row, and how many lie before documents; of each field, where these differ."""
+        """Return the tokens per row, and how many precede documents; by field, if these differ."""
         if not self._apart:
             return self.size, int(self.begin is not None)
         leads = [name in self._sizes_with_begin for name in documents.columns]
@@ -296,10 +295,10 @@ class pack(Node[dict[str, Any]]):
         return WholeDocuments(documents, size - lead, self.longer, cut=cut)
 
     def _by_field(self, word: str, dealt: DealtDocuments) -> Mapping[str, Any]:
-        """What `pad` or `begin` gives for each field."""
+        """Return the value of `pad` or `begin` for each field."""
         given, names = getattr(self, word), dealt.packed.columns
         if not isinstance(given, Mapping):
-            if word == "begin" and len(names) > 1 and not self._apart:  # as of tokens and a mask
+            if word == "begin" and len(names) > 1 and not self._apart:  # such as tokens and a mask
                 raise FeedMismatch(
                     f"begin={given} leads {[*names]}: type begin={{{next(iter(names))!r}: {given}}}"
                 )
@@ -313,7 +312,7 @@ class pack(Node[dict[str, Any]]):
         return given
 
     def _plane(self, dealt: DealtDocuments, window: int) -> Plane:
-        """The rows of a window in their order."""
+        """Return the rows of a window, in order."""
         rows, (size, lead) = dealt.rows, self._sizes(dealt.packed)
         leads = {} if self.begin is None else self._by_field("begin", dealt)
         row = Row(size, self._by_field("pad", dealt), self.documents or 0, leads)

@@ -1,11 +1,11 @@
-"""`split="never"`: each document lies in one row, with those that best fit beside it.
+"""`split="never"`: put each document in one row, with those that fit best beside it.
 
-Best-fit decreasing over the histogram of lengths says how many rows there are of which lengths: the
-work grows with the number of *different* lengths, not with that of documents, since all documents
-of one length are placed at once (Krell et al. 2021, "Efficient Sequence Packing without
-Cross-contamination"). Documents of one length are dealt to their slots in a keyed order: that of
-many small ranges at once, each element in a range of its own, in words of 32 bits, the same under
-NumPy and jax.
+Best-fit decreasing over the histogram of lengths determines how many rows there are with which
+lengths. The work grows with the number of *different* lengths, not of documents, since all
+documents of one length are placed together (Krell et al. 2021, "Efficient Sequence Packing without
+Cross-contamination"). Documents of one length are assigned to their slots in a keyed order: a
+permutation of many small ranges at once, each element within its own range, in 32-bit words, the
+same under NumPy and jax.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ Longer: TypeAlias = Literal["error", "split", "truncate", "drop"]
 Side: TypeAlias = Literal["right", "left"]
 
 Runs: TypeAlias = "tuple[Runs, int, int] | None"
-"""What a row holds: what it held before, and a length with how often it came on top."""
+"""The contents of a row as a linked list: (earlier contents, a length, how often it was added)."""
 
 _ROUNDS, _HALF = 8, np.uint32(1 << 31)
-_CHUNK = 1 << 20  # documents that are looked at in one go
-_KEPT = 1 << 20  # documents: of so many, the whole deal of a variant is kept
-_IN_CACHE = 1 << 14  # documents that are dealt in one go for it
+_CHUNK = 1 << 20  # documents to process at a time
+_KEPT = 1 << 20  # documents: up to so many, the whole order of a variant is cached
+_IN_CACHE = 1 << 14  # documents to assign at a time for it
 
 
 class DocumentPieces(NamedTuple):
-    """Pieces of documents, from left to right, row after row.
+    """Pieces of documents, from left to right, row by row.
 
     Attributes:
-        many: How many pieces each row has.
-        documents: The document of each.
-        begins: The token of the document with which each begins.
-        lengths: How many tokens each has; of each field, where these differ.
+        many: The number of pieces in each row.
+        documents: The document of each piece.
+        begins: The token of the document where each piece begins.
+        lengths: The number of tokens in each piece; by field, if these differ.
     """
 
     many: Array
@@ -53,7 +53,7 @@ class DocumentPieces(NamedTuple):
     lengths: Array
 
     def of(self, which: Any) -> DocumentPieces:
-        """The same pieces with the lengths of some fields; all (...) where these do not differ."""
+        """Select the lengths of some fields; all (...) if fields do not differ."""
         if which is ...:
             return self
         begins = self.begins if isinstance(self.begins, int) else self.begins[which]
@@ -61,22 +61,22 @@ class DocumentPieces(NamedTuple):
 
 
 class WholeDocuments:
-    """Deals documents to the slots of rows, by their lengths.
+    """Assigns documents to the slots of rows, by their lengths.
 
     Slots of one length are numbered, and so are the documents of that length: in each variant, a
-    keyed map says which document has which slot.
+    keyed permutation maps slots to documents.
 
     Args:
-        documents: What is packed.
-        size: Tokens of a row.
-        longer: What becomes of longer documents.
-        cut: On which side they are truncated.
+        documents: The documents.
+        size: Tokens per row.
+        longer: What to do with longer documents.
+        cut: On which side to truncate them.
 
     Attributes:
         packed: The documents.
         rows: The number of rows.
-        tokens: How many tokens lie in them.
-        tables: What `pieces` looks things up in.
+        tokens: The number of tokens in them.
+        tables: The lookup tables of `pieces`.
 
     Raises:
         FeedMismatch: A document is too long for a row, and `longer` is "error".
@@ -104,7 +104,7 @@ class WholeDocuments:
         self._sort(documents, longer, offsets_of(histogram)[:-1])
 
     def _deal(self, kinds: Strategies, lengths: Array, counts: Array) -> None:
-        """Makes the tables of rows; `kinds` has the number of each slot's length among these."""
+        """Build the tables of rows; `kinds` has, for each slot, the index of its length."""
         self.rows = int(kinds.rows.sum())
         self.tokens = int((counts * lengths.T).sum())
         self._widest = int(kinds.slots.max(initial=1))
@@ -120,7 +120,7 @@ class WholeDocuments:
         }
 
     def _sort(self, documents: Documents, longer: Longer, next_of: Array) -> None:
-        """Sorts documents by length, a part of them at a time: it takes little memory."""
+        """Sort documents by length, a chunk at a time, to save memory."""
         narrow = np.uint16 if self._size < 1 << 16 else np.uint32
         for numbers, lengths, parts in pieces_of(documents, self._size, longer):
             order = np.argsort(lengths.astype(narrow), kind="stable")[
@@ -135,7 +135,7 @@ class WholeDocuments:
             next_of += counts
 
     def documents(self, places: Array) -> tuple[Array, Array | int]:
-        """The documents at these places, and the token with which each of these pieces begins."""
+        """Return the documents at these places, and the token where each of these pieces begins."""
         documents = self._sorted[places]
         if self._fronts:
             return documents, np.maximum(self.packed.lengths_of(documents) - self._size, 0)
@@ -144,11 +144,11 @@ class WholeDocuments:
 
     @property
     def places(self) -> int:
-        """How many pieces of documents there are."""
+        """The number of pieces of documents."""
         return len(self._sorted)
 
     def pieces_in(self, variant: Array, row: Array) -> DocumentPieces:
-        """What lies in some rows, as `pieces` says."""
+        """Return the pieces in some rows, as `pieces` does."""
         tables = self.tables
         kind = np.searchsorted(tables["first row"], row, "right") - 1
         first = tables["first slot"][kind]
@@ -164,14 +164,14 @@ class WholeDocuments:
         return DocumentPieces(many, documents, begins, tables["length"][length])
 
     def holding(self, documents: Held, variant: Any) -> Held:
-        """The rows that hold these documents: the inverse of `found`."""
+        """Return the rows that hold these documents: the inverse of `pieces_in`."""
         tables = self.tables
         pieces, length, place = self._placed(documents)
         first = tables["first document"][length].astype(np.int64)
         words = place.astype(np.uint32), tables["count"][length], variant, length.astype(np.uint32)
         rank = first + dealt(*words, inverse=True)
         firsts = tables["first document"][tables["length of slot"]] + tables["rank of slot"]
-        order = firsts.argsort()  # of slots, by the rank of their first document among all
+        order = firsts.argsort()  # slots, by the rank of their first document
         slot = order[firsts.searchsorted(rank, "right", order) - 1]
         kind = tables["first slot"].searchsorted(slot, "right") - 1
         lengths = tables["length"].reshape(len(tables["length"]), -1)[:, 0]  # of the first field
@@ -181,7 +181,7 @@ class WholeDocuments:
         return replace(pieces, index=row, begin=begin, end=begin + lengths[length])
 
     def _placed(self, documents: Held) -> tuple[Held, Array, Array]:
-        """The pieces of documents, the number of the length of each, and its place among those."""
+        """Return the pieces of documents: the index of each one's length, and its place in it."""
         tables, pieces = self.tables, self._pieces_of(documents)
         length = tables["length"].searchsorted(pieces.end)
         place = np.empty(len(length), np.int64)
@@ -190,11 +190,11 @@ class WholeDocuments:
             place[here] = self._sorted[low : low + many].searchsorted(
                 pieces.index[here].astype(np.uint32)
             )
-        place += np.where(pieces.end == self._size, pieces.begin, 0)  # all parts but the last one
+        place += np.where(pieces.end == self._size, pieces.begin, 0)  # all parts but the last
         return pieces, length, place
 
     def _pieces_of(self, documents: Held) -> Held:
-        """The pieces that documents become, with the number of each, and its length as its end."""
+        """Split documents into pieces: `begin` is the part's number, `end` its length."""
         size, lengths = self._size, self.packed.lengths_of(documents.index)
         many = (lengths > 0).astype(np.int64)
         if self._longer == "split":
@@ -214,7 +214,7 @@ class WholeDocuments:
         return places
 
     def _order(self, variant: int) -> Array:
-        """Which document has each rank, for all of them: of few documents, it is kept."""
+        """Return the document of each rank; for few documents, the order is cached."""
         known = self._kept
         if known is None or known[0] != variant:
             order = np.empty(len(self._sorted), np.uint32)
@@ -229,16 +229,16 @@ class WholeDocuments:
         return known[1]
 
     def pieces(self, tables: Any, variant: Any, row: Any) -> tuple[Any, Any, Any]:
-        """What lies in some rows, from left to right, in a trace.
+        """Return the pieces in some rows, from left to right, in a trace.
 
         Args:
             tables: `tables`, on a device.
-            variant: Which deal, for each row: words of 32 bits.
-            row: The numbers of the rows.
+            variant: The assignment to use for each row: 32-bit words.
+            row: The row numbers.
 
         Returns:
-            The places of the documents, by which token each begins, and their lengths, 0 for none;
-            each of shape [rows, most documents of a row].
+            The places of the documents, the token where each begins, and their lengths (0 for
+            none); each of shape [rows, most documents in a row].
         """
         namespace = row.__array_namespace__()
         kind = namespace.searchsorted(tables["first row"], row, side="right") - 1
@@ -259,7 +259,7 @@ class WholeDocuments:
 def pieces_of(
     documents: Documents, size: Any, longer: Longer
 ) -> Iterator[tuple[Array, Array, Array]]:
-    """The pieces that documents become: of which document, their lengths, the number in it."""
+    """Yield the pieces of documents, in chunks: document numbers, lengths, and part numbers."""
     for low, high in in_parts(documents):
         lengths, numbers = documents.lengths(low, high), np.arange(low, high, dtype=np.uint32)
         parts = np.zeros(1, np.uint32)
@@ -280,7 +280,7 @@ def pieces_of(
 
 
 def _too_long(documents: Documents, size: Any, low: int, lengths: Array) -> FeedMismatch:
-    """The error for documents of these lengths, from document `low` on."""
+    """Return the error for too long documents among those from `low` on."""
     first, *field = np.argwhere(lengths > size)[0].tolist()
     of = f" of {[*documents.columns][field[0]]!r}" if field else ""
     return FeedMismatch(
@@ -292,7 +292,7 @@ def _too_long(documents: Documents, size: Any, low: int, lengths: Array) -> Feed
 
 
 def in_parts(documents: Documents) -> Iterator[tuple[int, int]]:
-    """Where parts begin and end that are looked at in one go; a bar shows how far that is."""
+    """Yield the bounds of chunks of documents to process, with a progress bar."""
     with Bar("planning packs", documents.count, " documents") as bar:
         for low in range(0, documents.count, _CHUNK):
             high = min(low + _CHUNK, documents.count)
@@ -301,7 +301,7 @@ def in_parts(documents: Documents) -> Iterator[tuple[int, int]]:
 
 
 def _ranks(kinds: Array, counts: Array) -> Array:
-    """How many of its kind come before each, where it stands for several."""
+    """Count the earlier elements of the same kind, where each element stands for several."""
     order = np.argsort(kinds, kind="stable")
     before = offsets_of(counts[order])[:-1]
     begins = np.flatnonzero(np.diff(kinds[order], prepend=-1))
@@ -325,7 +325,7 @@ class Strategies(NamedTuple):
 
 
 def best_fit(histogram: Array) -> Strategies:
-    """Packs as many documents of each length as the histogram says, long ones first.
+    """Pack the documents of a histogram of lengths, long ones first.
 
     >>> found = best_fit(np.array([0, 3, 0, 2, 1]))  # 1, 1, 1, 3, 3 and 4 tokens, in rows of 4
     >>> found.rows.tolist(), found.slots.tolist(), found.lengths.tolist()
@@ -335,8 +335,8 @@ def best_fit(histogram: Array) -> Strategies:
         histogram: The number of documents of each length, from 0 to the size of a row.
     """
     size = len(histogram) - 1
-    open_rows: dict[int, list[tuple[int, Runs]]] = {}  # by room that is left
-    rooms: list[int] = []  # in which rows are open, sorted
+    open_rows: dict[int, list[tuple[int, Runs]]] = {}  # by room left
+    rooms: list[int] = []  # sorted rooms of open rows
 
     def put(room: int, rows: int, runs: Runs) -> None:
         if not open_rows.setdefault(room, []):
@@ -353,7 +353,7 @@ def best_fit(histogram: Array) -> Strategies:
                 if not open_rows[room]:
                     del rooms[found]
             else:
-                room, rows, runs = size, left, None  # new rows, as many as are needed
+                room, rows, runs = size, left, None  # as many new rows as needed
             each = min(room // length, left)
             taken = min(rows, left // each)
             put(room - each * length, taken, (runs, length, each))
@@ -364,7 +364,7 @@ def best_fit(histogram: Array) -> Strategies:
 
 
 def strategies_of(kinds: list[tuple[int, Runs]]) -> Strategies:
-    """Strategies as arrays; the lengths of a row are in the order in which they came."""
+    """Convert strategies to arrays; a row's lengths are in the order they were added."""
     lengths: list[int] = []
     times: list[int] = []
     slots: list[int] = []
@@ -384,12 +384,12 @@ def strategies_of(kinds: list[tuple[int, Runs]]) -> Strategies:
 
 
 def dealt(rank: Any, n: Any, variant: Any, number: Any, *, inverse: bool = False) -> Any:
-    """Where each rank comes in the order of its range.
+    """Permute ranks within their ranges.
 
-    A "swap or not" shuffle: in each round, a rank and its mirror image around a keyed centre change
-    places, or do not, as a keyed bit of the two says (Hoang, Morris and Rogaway 2012, "An
+    A "swap or not" shuffle: in each round, a rank and its mirror image around a keyed centre are
+    swapped or not, depending on a keyed bit of the two (Hoang, Morris and Rogaway 2012, "An
     Enciphering Scheme Based on a Card Shuffle"). After eight rounds, one pair of ranks in 256 has
-    the distance that it had.
+    kept its distance.
 
     >>> words = [np.array([word], np.uint32) for word in (0, 7)]
     >>> dealt(np.arange(5, dtype=np.uint32), np.uint32(5), *words)
@@ -397,17 +397,17 @@ def dealt(rank: Any, n: Any, variant: Any, number: Any, *, inverse: bool = False
 
     Args:
         rank: From 0 to n - 1.
-        n: The length of its range, at most 2**31.
-        variant: Chooses the order, together with the number of the range.
+        n: The length of the range, at most 2**31.
+        variant: Selects the order, together with the number of the range.
         number: The number of the range.
-        inverse: Whether to give the rank of a place instead: each round undoes itself.
+        inverse: Whether to return the rank of a place instead: each round is its own inverse.
     """
     namespace = rank.__array_namespace__()
     chosen = key_of_range(variant, number)
     keys = mixed(chosen + NARROW.tweaks[:_ROUNDS].reshape(-1, *[1] * chosen.ndim))
     centres = keys % n
     for turn in reversed(range(_ROUNDS)) if inverse else range(_ROUNDS):
-        mirrored = centres[turn] - rank  # below 0 it wraps around, and n brings it back
+        mirrored = centres[turn] - rank  # negative values wrap around, and n corrects them
         mirrored = namespace.minimum(mirrored, mirrored + n)
         bits = (namespace.maximum(rank, mirrored) + keys[turn]) * NARROW.first
         bits = (bits ^ bits >> NARROW.shift) * NARROW.second
@@ -416,5 +416,5 @@ def dealt(rank: Any, n: Any, variant: Any, number: Any, *, inverse: bool = False
 
 
 def key_of_range(variant: Any, number: Any) -> Any:
-    """What makes the order of a range: a word of 32 bits of its variant and its number."""
+    """Return the key of a range's order: a 32-bit word of its variant and number."""
     return mixed(mixed(variant + NARROW.tweaks[0]) + number)
