@@ -1,6 +1,6 @@
-"""Data sets: classes to extend and to combine, samplers, and handwritten digits to begin with.
+"""Data sets: classes to extend and combine, samplers, and handwritten digits to start with.
 
-`mnist` reads the MNIST digits, and downloads them if need be; `digits` come with scikit-learn:
+`mnist` reads the MNIST digits, and downloads them if necessary; `digits` come with scikit-learn:
 
 >>> from jreader.datasets import mnist
 >>> mnist.test()

@@ -1,4 +1,4 @@
-"""Batch samplers: readers of the lists of indices that make the batches of a data set."""
+"""Batch samplers: readers of lists of indices, one list per batch of a data set."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class BatchSampler(batch[int]):
-    """Lists of `batch_size` indices, taken from a data set or from a sampler.
+    """Yield lists of `batch_size` indices from a data set or a sampler.
 
     >>> list(BatchSampler("abcde", batch_size=2))
     [[0, 1], [2, 3], [4]]
@@ -42,17 +42,17 @@ class BatchSampler(batch[int]):
 
     Args:
         dataset: Anything with a length; or a sampler, as in PyTorch.
-        sampler: Given instead of a data set: a sampler, a list of indices, or any other iterable
-            that can be iterated more than once.
-        shuffle: Whether to put the indices of the data set into random order.
+        sampler: Instead of a data set: a sampler, a list of indices, or any other iterable that can
+            be iterated more than once.
+        shuffle: Whether to shuffle the indices of the data set.
         batch_size: The number of indices per batch.
-        drop_last: Whether to leave out a last batch with fewer indices.
-        seed: An int or a jax key fixes the order, and each epoch has its own. With None, every
-            pass draws a new order.
+        drop_last: Whether to drop an incomplete last batch.
+        seed: An int or a jax key fixes the order, and each epoch has its own. None draws a new
+            order for every pass.
 
     Raises:
         TypeError: Both a data set and a sampler are given, or neither, or one of the wrong type.
-        ValueError: `shuffle` is given with a sampler, which has an order of its own.
+        ValueError: `shuffle` is given with a sampler, which has its own order.
     """
 
     start = batch.start  # so that `__iter__` here does not count as overriding it
@@ -96,7 +96,7 @@ class BatchSampler(batch[int]):
         return self.reader
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Raises FrozenInstanceError; only subclasses may have attributes that change."""
+        """Raise FrozenInstanceError; only subclasses may have mutable attributes."""
         if type(self) is BatchSampler:
             raise FrozenInstanceError(
                 f"a sampler never changes, so {name} cannot be set: make another one, "
@@ -105,21 +105,21 @@ class BatchSampler(batch[int]):
         set_fields(self, **{name: value})
 
     def written(self, *but: object) -> Iterator[str]:
-        """The arguments as written in the repr, without `drop_last=False`, the default here."""
+        """Yield the arguments for the repr, without `drop_last=False`, the default here."""
         return (part for part in super().written(*but) if part != "drop_last=False")
 
     def __iter__(self) -> Iterator[Any]:
-        """Begins a pass over the batches."""
+        """Start a pass over the batches."""
         return native(self)
 
 
 @op
 class DistributedBatchSampler(Node[list[int]]):
-    """The share of one process in the batches of a data set, for processes that train together.
+    """Yield one process's share of the batches of a data set, for distributed training.
 
-    Every process gets the same number of batches. Full batches go to the processes in turn; the
-    indices that are left over at the end are split evenly, after filling up with indices from the
-    beginning. With `drop_last` they are left out instead, so that no index comes twice.
+    Every process gets the same number of batches. Full batches go to the processes in turn. The
+    indices left over at the end are padded with indices from the beginning, and split evenly; with
+    `drop_last` they are dropped instead, so that no index comes twice.
 
     >>> for rank in range(2):
     ...     print(list(DistributedBatchSampler(range(10), 2, num_replicas=2, rank=rank)))
@@ -132,13 +132,13 @@ class DistributedBatchSampler(Node[list[int]]):
         num_replicas: The number of processes; None for `jax.process_count()`, or 1 if jax is not
             imported.
         rank: The number of this process, from 0; None for `jax.process_index()`.
-        shuffle: Whether to put the indices into random order, the same in all processes.
-        drop_last: Whether to leave out batches that would not be full in all processes.
+        shuffle: Whether to shuffle the indices, in the same order on all processes.
+        drop_last: Whether to drop batches that would not be full on all processes.
         seed: An int or a jax key fixes the order, and each epoch has its own.
 
     Raises:
-        TypeError: An argument is of the wrong type; or `seed` is None, with which each process
-            would draw another order.
+        TypeError: An argument has the wrong type; or `seed` is None: each process would draw a
+            different order.
         ValueError: `rank` is not below `num_replicas`.
     """
 
@@ -152,7 +152,7 @@ class DistributedBatchSampler(Node[list[int]]):
     epoch: int = field(default=0, init=False)
 
     def check_arguments(self) -> dict[str, Any]:
-        """Asks jax for the process if need be."""
+        """Get the process from jax if necessary."""
         jax = sys.modules.get("jax")  # a worker process must not import it
         replicas, rank = self.num_replicas, self.rank
         if replicas is None:
@@ -167,22 +167,22 @@ class DistributedBatchSampler(Node[list[int]]):
         return {"num_replicas": replicas, "rank": rank}
 
     def start(self, at: Position) -> Pass[list[int]]:
-        """Begins a pass; its position is the number of indices that it has handed over."""
+        """Start a pass; its position is the number of indices yielded."""
         return start(self._batches(), at)
 
     def length(self) -> int | None:
-        """The number of batches, the same for every rank."""
+        """Return the number of batches, the same for every rank."""
         return self._batches().length()
 
     def _batches(self) -> Node[Any]:
         return batch(_share(self), self.batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Begins a pass over the batches."""
+        """Start a pass over the batches."""
         return native(self)
 
     def set_epoch(self, epoch: int) -> NoReturn:
-        """Raises TypeError: a sampler never changes, and a loader counts epochs by itself."""
+        """Raise TypeError: a sampler never changes, and a loader counts epochs by itself."""
         raise TypeError(
             f"a sampler never changes, so it has no set_epoch({epoch}): each `for feed in loader` "
             f"is the next epoch, loader.epoch({epoch}) is this one, and without a loader type "
@@ -192,12 +192,12 @@ class DistributedBatchSampler(Node[list[int]]):
 
 @op
 class _share(Sampler[int]):
-    """The indices of one process, batch after batch."""
+    """Yield the indices of one process, batch by batch."""
 
     of: DistributedBatchSampler
 
     def order(self) -> Callable[[IntArray], IntArray]:
-        """Maps positions of this process to positions among all processes, and to indices."""
+        """Return a function from positions of this process to positions among all, and indices."""
         of, n = self.of, len(self.of.dataset)
         size, replicas = of.batch_size, of.num_replicas or 1
         whole, rest = self._rounds()
@@ -213,7 +213,7 @@ class _share(Sampler[int]):
         return indices
 
     def _rounds(self) -> tuple[int, int]:
-        """The number of full batches of each process, and of indices after them."""
+        """Return the number of full batches of each process, and of indices after them."""
         of, n = self.of, len(self.of.dataset)
         replicas = of.num_replicas or 1
         whole = of.batch_size * replicas
@@ -223,7 +223,7 @@ class _share(Sampler[int]):
         return padded // whole, padded % whole // replicas
 
     def length(self) -> int:
-        """The number of indices of each process."""
+        """Return the number of indices of each process."""
         whole, rest = self._rounds()
         return whole * self.of.batch_size + rest
 
@@ -235,22 +235,22 @@ class _again(Node[T]):  # this name stands in stored cursors
     iterable: Any
 
     def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is the number of items, which resuming iterates again."""
+        """Start a pass; its position is the number of items; resuming iterates them again."""
         return start(self.iterable.__iter__, at)
 
     def length(self) -> int | None:
-        """The length of the iterable, if it has one."""
+        """Return the length of the iterable, if it has one."""
         return length(self.iterable)
 
     def __repr__(self) -> str:
-        """The class of the iterable."""
+        """Return the class name of the iterable."""
         return type(self.iterable).__name__
 
 
 def reiterable(call: str, items: Any, *, checked: bool = False) -> Reader[Any]:
-    """Returns a reader of an iterable that can be iterated more than once, or a reader as it is.
+    """Return a reader of an iterable that can be iterated more than once; return readers unchanged.
 
-    One that is an iterator too cannot, as a rule, unless it was `checked` to be a data set.
+    Iterators usually cannot be, so they are rejected, unless `checked` says that it is a data set.
 
     >>> list(reiterable("DataLoader(batch_sampler=...)", [[0, 1], [2]])())
     [[0, 1], [2]]

@@ -1,4 +1,4 @@
-"""Data sets made of others: parts of one; several, one after another or side by side."""
+"""Data sets made from others: parts of one; several, concatenated or side by side."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Subset(OfOthers[T]):
-    """A data set of the samples of another one at some indices, in the order of the indices.
+    """A data set of the samples at some indices of another, in the order of the indices.
 
     An index may occur more than once.
 
@@ -43,7 +43,7 @@ class Subset(OfOthers[T]):
 
     Raises:
         TypeError: The indices are not ints, or `dataset` is a stream or not a data set.
-        IndexError: An index lies beyond the data set.
+        IndexError: An index is out of range.
     """
 
     dataset: Any
@@ -60,24 +60,24 @@ class Subset(OfOthers[T]):
         set_fields(self, dataset=given, indices=chosen % max(len(given), 1))
 
     def _samples_at(self, indices: Sequence[SupportsIndex]) -> Sequence[T]:
-        """The samples of the data set at some of the indices, in one call."""
+        """Return the samples at some of the indices, in one call."""
         chosen = [index_within(index, len(self), self) for index in indices]
         samples: Sequence[T] = fetch(self.dataset, self.indices[chosen].tolist())
         return samples
 
     def __len__(self) -> int:
-        """The number of indices."""
+        """Return the number of indices."""
         return len(self.indices)
 
     def __repr__(self) -> str:
-        """The data set, and dtype and number of the indices."""
+        """Return the data set, and the dtype and number of the indices."""
         return f"Subset({described(self.dataset)}, {described(self.indices)})"
 
 
 def random_split(
     dataset: SupportsLenAndGetItem[T], lengths: Sequence[float], seed: Any = None
 ) -> list[Subset[T]]:
-    """Splits a data set at random into parts without common samples.
+    """Split a data set randomly into parts without common samples.
 
     >>> train, test = random_split("abcdefghij", [7, 3], seed=0)
     >>> len(train), sorted([*train, *test]) == list("abcdefghij")
@@ -87,8 +87,8 @@ def random_split(
 
     Args:
         dataset: A data set with `__getitem__` and `__len__`.
-        lengths: The number of samples of each part, as ints; or its fraction of the samples, as
-            floats. Samples that are left over by rounding go to the first parts, one to each.
+        lengths: The number of samples in each part, as ints; or its fraction of the samples, as
+            floats. Samples left over by rounding go to the first parts, one to each.
         seed: An int or a jax key: the same seed gives the same parts. None gives a new split each
             time.
 
@@ -117,7 +117,7 @@ def random_split(
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class ConcatDataset(OfOthers[T]):
-    """A data set of the samples of several data sets, one data set after another.
+    """A data set of the samples of several data sets, concatenated.
 
     >>> joined = ConcatDataset(["abc", "de"])
     >>> list(joined), joined[-1]
@@ -137,7 +137,7 @@ class ConcatDataset(OfOthers[T]):
         set_fields(self, datasets=with_indices("ConcatDataset(datasets)", datasets))
 
     def _samples_at(self, indices: Sequence[SupportsIndex]) -> list[T]:
-        """The samples at several indices, which count on from one data set to the next."""
+        """Return the samples at several indices, counted across the data sets."""
         starts = [0, *self.cumulative_sizes]
         wanted = [index_within(index, starts[-1], self) for index in indices]
         wanted_of: dict[int, list[int]] = {}
@@ -155,15 +155,15 @@ class ConcatDataset(OfOthers[T]):
         return list(accumulate(map(len, self.datasets)))
 
     def __len__(self) -> int:
-        """The sum of the lengths of the data sets."""
+        """Return the sum of the lengths of the data sets."""
         return sum(map(len, self.datasets))
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class ChainDataset(IterableDataset[T]):
-    """A data set of the samples of several streams, one stream after another.
+    """A data set of the samples of several streams, concatenated.
 
-    A stream is opened when the one before it has ended.
+    Each stream is opened once the previous one has ended.
 
     >>> class Digits(IterableDataset):
     ...     def __iter__(self):
@@ -192,13 +192,13 @@ class ChainDataset(IterableDataset[T]):
         set_fields(self, datasets=given)
 
     def __iter__(self) -> Iterator[T]:
-        """Begins a pass over all of them, in the epoch of the reader that asks."""
+        """Start a pass over all of them, in the epoch of the calling reader."""
         epoch = epoch_of_caller()
-        # not itertools.chain, which cannot be closed
+        # itertools.chain cannot be closed
         return (sample for each in self.datasets for sample in iterable_in_epoch(iter(each), epoch))
 
     def __len__(self) -> int:
-        """The sum of the lengths; raises TypeError if one of them is not known."""
+        """Return the sum of the lengths; raise TypeError if one is unknown."""
         lengths = list(map(length, self.datasets))
         if None in lengths:
             silent = self.datasets[lengths.index(None)]
@@ -213,7 +213,7 @@ class ChainDataset(IterableDataset[T]):
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class _SideBySide(OfOthers[T]):
-    """A data set of the samples of others side by side, which have one length."""
+    """A data set of the samples of others side by side, which have equal lengths."""
 
     datasets: tuple[Any, ...]
 
@@ -224,19 +224,19 @@ class _SideBySide(OfOthers[T]):
         set_fields(self, datasets=given)
 
     def _rows_at(self, indices: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-        """The samples of all data sets at several indices."""
+        """Yield the samples of all data sets at several indices."""
         return zip(*(fetch(dataset, indices) for dataset in self.datasets), strict=True)
 
     def __len__(self) -> int:
-        """The length of each data set, which is the same for all."""
+        """Return the length of each data set, which is the same for all."""
         return _one_length(f"{type(self).__name__}(...)", self.datasets)
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class ComposeDataset(_SideBySide[tuple[Any, ...]]):
-    """A data set of the samples of several data sets side by side, each as one flat tuple.
+    """A data set of the samples of several data sets side by side, each as a flat tuple.
 
-    Samples that are tuples or lists are unpacked into it, one level deep.
+    Samples that are tuples or lists are flattened, one level deep.
 
     >>> ComposeDataset([[(1, 2), (3, 4)], "ab"])[1]
     (3, 4, 'b')
@@ -250,7 +250,7 @@ class ComposeDataset(_SideBySide[tuple[Any, ...]]):
     """
 
     def _samples_at(self, indices: Sequence[int]) -> list[tuple[Any, ...]]:
-        """The samples of all data sets at several indices, unpacked into one tuple each."""
+        """Return the samples of all data sets at several indices, each as a flat tuple."""
         rows = self._rows_at(indices)
         return [tuple(chain.from_iterable(map(_as_fields, row))) for row in rows]
 
@@ -259,7 +259,7 @@ class ComposeDataset(_SideBySide[tuple[Any, ...]]):
 class StackDataset(_SideBySide[Any]):
     """A data set of the samples of several data sets side by side.
 
-    Samples are tuples if the data sets are positional arguments, dicts if they are keyword ones.
+    Samples are tuples if you pass positional arguments, and dicts if you pass keyword arguments.
 
     >>> StackDataset("ab", [5, 6])[1], StackDataset(letter="ab", number=[5, 6])[1]
     (('b', 6), {'letter': 'b', 'number': 6})
@@ -269,7 +269,7 @@ class StackDataset(_SideBySide[Any]):
         **named: The same, as keyword arguments: the names are the keys of the samples.
 
     Raises:
-        TypeError: Some are positional and some keyword arguments, or one is not a data set.
+        TypeError: Some arguments are positional and some keyword, or one is not a data set.
         ValueError: They differ in length, or there are none.
     """
 
@@ -285,12 +285,12 @@ class StackDataset(_SideBySide[Any]):
         set_fields(self, names=tuple(named))
 
     def _samples_at(self, indices: Sequence[int]) -> list[Any]:
-        """The samples of all data sets at several indices, as a tuple or a dict each."""
+        """Return the samples of all data sets at several indices, each as a tuple or dict."""
         rows = self._rows_at(indices)
         return [dict(zip(self.names, row, strict=True)) for row in rows] if self.names else [*rows]
 
     def __repr__(self) -> str:
-        """The call that makes this data set."""
+        """Return the call that makes this data set."""
         named = [f"{name}=" for name in self.names] or [""] * len(self.datasets)
         parts = map(str.__add__, named, map(described, self.datasets))
         return f"StackDataset({', '.join(parts)})"

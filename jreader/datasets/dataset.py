@@ -1,7 +1,7 @@
-"""The classes that data sets extend: `Dataset` by index, `IterableDataset` as a stream.
+"""The base classes of data sets: `Dataset` by index, `IterableDataset` as a stream.
 
-Any object with `__getitem__` and `__len__` is a data set, also a list or the data set of another
-library. Extending `Dataset` says so in the code, and makes the data set a reader as well.
+Any object with `__getitem__` and `__len__` is a data set, even a list or the data set of another
+library. Extending `Dataset` makes this explicit, and makes the data set a reader as well.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from jreader.readers.protected import read_only
 from jreader.sources.columns import mismatch
 
 T = TypeVar("T")
-_NESTED = 32  # so many data sets may call one another; the stack of Python has an end
+_NESTED = 32  # deeper nested data sets are flattened: Python's stack is limited
 
 
 class _Samples(Generic[T]):
-    """What all data sets share: each is a reader, and true even when it is empty."""
+    """The base of all data sets: each is a reader, and true even when empty."""
 
     def __iter__(self) -> Iterator[T]:
-        """Begins a pass over the samples."""
+        """Start a pass over the samples."""
         raise NotImplementedError(f"{type(self).__name__} must define __iter__(self)")
 
     def __call__(self) -> Iterator[T]:
-        """Begins a pass over the samples, as calling any reader does."""
+        """Start a pass over the samples, as calling any reader does."""
         return iter(self)
 
     def __bool__(self) -> bool:
-        """A data set is true, even an empty one, so `if dataset` never counts samples."""
+        """Return True, even for an empty data set, so that `if dataset` never counts samples."""
         return True
 
     def __repr__(self) -> str:
-        """The name of the class, since its arguments are not known here."""
+        """Return the name of the class; its arguments are not known here."""
         return f"{type(self).__name__}()"
 
 
 class Dataset(_Samples[T]):
     """A data set whose samples are found by index: define `__getitem__` and `__len__`.
 
-    It is a reader as well, so everything that takes a reader takes it.
+    It is a reader as well, so you can pass it to everything that takes a reader.
 
     >>> from jreader import DataLoader, batch
     >>> class Squares(Dataset):
@@ -61,20 +61,20 @@ class Dataset(_Samples[T]):
     """
 
     def __getitem__(self, index: Any) -> T:
-        """The sample at `index`, an int from 0 to `len(self) - 1`."""
+        """Return the sample at `index`, an int from 0 to `len(self) - 1`."""
         raise NotImplementedError(f"{type(self).__name__} must define __getitem__(self, index)")
 
     def __len__(self) -> int:
-        """The number of samples."""
+        """Return the number of samples."""
         raise NotImplementedError(f"{type(self).__name__} must define __len__(self)")
 
     def __iter__(self) -> Iterator[T]:
-        """The samples in order, from index 0 to `len(self) - 1`."""
-        # Python's own way ends at an IndexError, which a __getitem__ that computes never raises
+        """Yield the samples in order, from index 0 to `len(self) - 1`."""
+        # Python's default ends at an IndexError, which a computing __getitem__ never raises
         return (self[index] for index in range(len(self)))
 
     def __add__(self, other: Any) -> Dataset[Any]:
-        """The samples of this data set, then those of the other: a `ConcatDataset`."""
+        """Return a `ConcatDataset`: the samples of this data set, then those of the other."""
         from jreader.datasets.combinators import ConcatDataset  # noqa: PLC0415  # it extends this
 
         return ConcatDataset([*_summands(self, ConcatDataset), other])
@@ -95,7 +95,7 @@ class IterableDataset(_Samples[T]):
     """
 
     def __add__(self, other: Any) -> IterableDataset[Any]:
-        """The samples of this data set, then those of the other: a `ChainDataset`."""
+        """Return a `ChainDataset`: the samples of this data set, then those of the other."""
         from jreader.datasets.combinators import ChainDataset  # noqa: PLC0415  # it extends this
 
         return ChainDataset([*_summands(self, ChainDataset), other])
@@ -105,30 +105,30 @@ class OfOthers(Dataset[T]):
     """A data set that fetches its samples from others, its `datasets`."""
 
     def _samples_at(self, indices: Sequence[Any]) -> Sequence[T]:
-        """The samples at several indices, in one call for each of the others."""
+        """Return the samples at several indices, in one call per data set."""
         raise NotImplementedError
 
     def __getitem__(self, index: SupportsIndex) -> T:
-        """The sample at an index."""
+        """Return the sample at an index."""
         (sample,) = self._samples_at([index])
         return sample
 
     def __getitems__(self, indices: Sequence[SupportsIndex]) -> Sequence[T]:
-        """The samples at several indices, in one call for each data set that they are of."""
+        """Return the samples at several indices, in one call per data set that has any."""
         return self._samples_at(indices)
 
     def __repr__(self) -> str:
-        """The call that makes this data set."""
+        """Return the call that makes this data set."""
         return call_that_makes(self)
 
 
 def call_that_makes(made: Any) -> str:
-    """The call that makes a data set of others."""
+    """Return the call that makes a data set of others."""
     return f"{type(made).__name__}([{', '.join(map(described, made.datasets))}])"
 
 
 def _summands(dataset: Any, kind: Any) -> list[Any]:
-    """The data set; or those it was made of by `+`, where these are nested too deeply for calls."""
+    """Return [dataset]; or the data sets that `+` joined, if nested too deeply for calls."""
     parts, depth = [dataset], 0
     while type(parts[0]) is kind:
         parts[:1] = parts[0].datasets
@@ -140,8 +140,8 @@ def _summands(dataset: Any, kind: Any) -> list[Any]:
 class TensorDataset(Dataset[tuple[Any, ...]]):
     """The rows of several arrays side by side: sample i is the tuple of their rows i.
 
-    The rows of a batch are gathered from each array in one call. A row is a read-only view: copy it
-    before you write to it.
+    Each array gathers the rows of a batch in one call. A row is a read-only view: copy it before
+    you write to it.
 
     >>> dataset = TensorDataset(np.array([[1, 2], [3, 4]]), np.array([5, 6]))
     >>> len(dataset), dataset[1]
@@ -174,18 +174,18 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
         set_fields(self, tensors=columns)
 
     def __getitem__(self, index: Any) -> tuple[Any, ...]:
-        """The row at `index` of every array, which cannot be written to."""
+        """Return row `index` of every array, read-only."""
         return tuple(read_only(column[index]) for column in self.tensors)
 
     def __getitems__(self, indices: Sequence[int]) -> Columns[tuple[Any, ...]]:
-        """The rows at several indices, gathered from each array in one call."""
+        """Return the rows at several indices, gathered from each array in one call."""
         rows = np.asarray(indices, np.intp)
         return Columns(tuple(column[rows] for column in self.tensors))
 
     def __len__(self) -> int:
-        """The number of rows of each array."""
+        """Return the number of rows in each array."""
         return len(self.tensors[0])
 
     def __repr__(self) -> str:
-        """The dtypes and shapes of the arrays."""
+        """Return the dtypes and shapes of the arrays."""
         return f"TensorDataset([{', '.join(map(described, self.tensors))}])"

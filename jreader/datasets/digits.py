@@ -48,7 +48,7 @@ def test() -> Node[Sample]:
 
 
 def arrays(mode: Mode) -> tuple[Array, Array]:
-    """Loads scikit-learn's digits (not MNIST) as arrays, upsampled to 28x28.
+    """Load scikit-learn's digits (not MNIST) as arrays, upsampled to 28x28.
 
     >>> images, labels = arrays("test")
     >>> images.shape, images.dtype, labels.shape
@@ -61,7 +61,7 @@ def arrays(mode: Mode) -> tuple[Array, Array]:
         Images, uint8[n, 28, 28] from 0 (paper) to 255 (ink), and labels, uint8[n].
 
     Raises:
-        ValueError: The mode is neither of the two.
+        ValueError: The mode is neither of these.
         ImportError: scikit-learn is not installed.
     """
     images.check_mode("digits.arrays(mode)", mode)
@@ -80,15 +80,15 @@ def arrays(mode: Mode) -> tuple[Array, Array]:
 
 
 def upsampled(stored: Array) -> Array:
-    """Upsamples images of 8x8 levels from 0 to 16 to 28x28 bytes, by bilinear interpolation.
+    """Upsample images of 8x8 levels from 0 to 16 to 28x28 bytes, by bilinear interpolation.
 
-    It computes with ints, so the result is the same on every machine.
+    It uses integer arithmetic, so the result is the same on every machine.
 
     >>> set(upsampled(np.full((1, 8, 8), 16)).ravel().tolist())
     {255}
     """
-    # the centre of pixel i of 28 lies at (4 i - 5) / 14 on the scale of the 8 pixels; pixels
-    # beyond the outermost of these centres get its value
+    # the centre of pixel i of 28 lies at (4 i - 5) / 14 on the scale of the 8 pixels; pixels beyond
+    # the outermost centres get the outermost values
     centres = np.clip(4 * np.arange(_SIDE) - 5, 0, 14 * (_STORED - 1))
     weights = np.maximum(0, 14 - abs(centres[:, None] - 14 * np.arange(_STORED)))
     totals, whole = weights @ stored @ weights.T, _LEVELS * 14 * 14

@@ -1,4 +1,4 @@
-"""Downloads a file, and keeps it only if it is complete and has the expected SHA-256."""
+"""Download a file, and keep it only if it is complete and has the expected SHA-256."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from jreader.progress import Bar
 from jreader.sources.transactions import new_file
 
 _CHUNK = 1 << 16
-_PATIENCE = 30  # seconds without a byte until a download fails
+_PATIENCE = 30  # seconds without data until a download fails
 
 
 def download(url: str, folders: list[Path], expected: str) -> Path:
-    """Downloads a file into the last of the folders, with a progress bar, and returns its path.
+    """Download a file into the last of the folders, with a progress bar; return its path.
 
-    The file gets its name only after it has been checked, so no other process sees part of it.
+    The file gets its name only once it has been verified, so no other process sees a part of it.
 
     Args:
         url: The address; its last part is the name of the file.
-        folders: Where the file was looked for before, for the error message; the last one is
-            created if it does not exist.
+        folders: The folders that were searched, for the error message; the last one is created if
+            it does not exist.
         expected: The SHA-256 of the file, in hexadecimal.
 
     Raises:
@@ -49,7 +49,7 @@ def download(url: str, folders: list[Path], expected: str) -> Path:
 
 
 def _chunks(url: str, name: str, folders: list[Path]) -> Iterator[bytes]:
-    """Yields the bytes of a file; any failure is a FileNotFoundError that says what to do."""
+    """Yield the bytes of a file; raise a helpful FileNotFoundError for any failure."""
     try:
         with urlopen(url, timeout=_PATIENCE) as answer:  # noqa: S310  # a mirror may be file:
             size = int(answer.headers.get("Content-Length") or 0) or None

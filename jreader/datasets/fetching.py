@@ -1,7 +1,7 @@
-"""Fetches samples from a data set: many in one call where it can, one after another otherwise.
+"""Fetch samples from a data set: several in one call if possible, otherwise one by one.
 
 `fetch` uses the fastest way that a data set offers: rows of arrays, `__getitems__(indices)`, or
-`__getitem__(index)` for each index. The functions here take the data sets of any library.
+`__getitem__(index)` for each index. The functions here accept the data sets of any library.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from jreader.sources.random_access import check_getitem, check_in_range, is_firs
 
 
 def fetch(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
-    """Returns the samples at several indices, in one call where the data set can.
+    """Return the samples at several indices, in one call if the data set can.
 
     >>> fetch("abcdef", [5, 0])
     ['f', 'a']
@@ -33,8 +33,8 @@ def fetch(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
     array([50,  0])
 
     Raises:
-        FeedMismatch: `__getitems__` returned another number of samples than it was asked for.
-        MissingSample: An index lies beyond the data set.
+        FeedMismatch: `__getitems__` returned a wrong number of samples.
+        MissingSample: An index is out of range.
     """
     try:
         return _fetched(dataset, indices)
@@ -56,24 +56,24 @@ def _fetched(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
         return list(watched(each, len(indices), f"a batch of {type(dataset).__name__}"))
     fetched, index = [], None
     try:
-        for index in indices:  # a call of Python for each would cost as much as many samples
+        for index in indices:  # a Python call for each would cost as much as many samples
             fetched.append(dataset[index])
     except Exception as error:
         _explain(dataset, index, error)
         raise
-    # as `holds_samples` says, without a call for each batch
+    # inlines `holds_samples`, to save a call per batch
     return list(map(protected, fetched)) if isinstance(dataset, (list, tuple)) else fetched
 
 
 def _rows_of_columns(dataset: Any, rows: Array) -> Sequence[Any]:
-    if isinstance(dataset, source):  # only its plane knows whether it gives stacked rows
+    if isinstance(dataset, source):  # only its plane knows whether rows are stacked
         return dataset.plane().take(np.where(rows < 0, rows + len(dataset), rows))
     columns = dataset if isinstance(dataset, np.ndarray) else dataset.columns
     return Columns(map_tree(lambda column: column[rows], columns))
 
 
 def _by_getitems(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
-    """The samples as `__getitems__` gives them."""
+    """Return the samples from `__getitems__`."""
     samples: Sequence[Any] = dataset.__getitems__(indices)
     if len(samples) != len(indices):
         raise FeedMismatch(
@@ -84,7 +84,7 @@ def _by_getitems(dataset: Any, indices: Sequence[Any]) -> Sequence[Any]:
 
 
 def gathers(dataset: object) -> bool:
-    """Whether `fetch` gets all samples of a batch in one call.
+    """Return whether `fetch` gets all samples of a batch in one call.
 
     >>> gathers(np.arange(3)), gathers([1, 2, 3])
     (True, False)
@@ -93,7 +93,7 @@ def gathers(dataset: object) -> bool:
 
 
 def _is_rows(dataset: object) -> bool:
-    """Whether samples are rows of columns, and no subclass has overridden how they are read."""
+    """Return whether samples are rows of columns, and no subclass overrides how they are read."""
     if isinstance(dataset, np.ndarray):
         return type(dataset).__getitem__ in (np.ndarray.__getitem__, np.memmap.__getitem__)
     return isinstance(dataset, Table) and stands_for(
@@ -102,7 +102,7 @@ def _is_rows(dataset: object) -> bool:
 
 
 def fetch_one(dataset: Any, index: Any) -> Any:
-    """Returns the sample at one index; an error gets a note that names data set and index."""
+    """Return the sample at one index; errors get a note that names data set and index."""
     try:
         return dataset[index]
     except Exception as error:
@@ -116,10 +116,10 @@ def _explain(dataset: Any, index: Any, error: Exception) -> None:
 
 
 def is_stream(dataset: object) -> bool:
-    """Whether a data set is read from its beginning, not by index.
+    """Return whether a data set is read from its beginning, not by index.
 
-    Streams of other libraries are known by the name of a class that they extend: they inherit a
-    `__getitem__`, and importing the library only to ask for the class would be slow.
+    Streams of other libraries are recognized by the name of a base class: they inherit a
+    `__getitem__`, and importing the library just to check the class would be slow.
 
     >>> from jreader import IterableDataset
     >>> is_stream(IterableDataset()), is_stream([1, 2])
@@ -131,7 +131,7 @@ def is_stream(dataset: object) -> bool:
 
 
 def check_dataset(call: str, dataset: object) -> None:
-    """Raises TypeError if an object is neither a data set by index nor a stream.
+    """Raise TypeError if an object is neither a data set by index nor a stream.
 
     >>> check_dataset("DataLoader(dataset)", 5)
     Traceback (most recent call last):
@@ -150,14 +150,14 @@ __len__, or one with __iter__ that begins a pass, not the int 5.
 
 
 def _begins_passes(dataset: object) -> bool:
-    """Whether it is a stream that can be read again: an iterator is not, unless it says so."""
+    """Return whether a stream can be read again; iterators cannot, unless declared so."""
     if isinstance(dataset, Node):
         return False
     return is_declared_stream(dataset) or (is_stream(dataset) and not hasattr(dataset, "__next__"))
 
 
 def _instead_of(dataset: object) -> str | None:
-    """What an error says to type instead of what is no data set; None for one by index."""
+    """Return what to type instead of an object that is no data set; None for one by index."""
     by_index = hasattr(dataset, "__getitem__")
     if isinstance(dataset, type):
         return f": make one, as in {dataset.__name__}(...)"
@@ -173,13 +173,13 @@ def _instead_of(dataset: object) -> str | None:
 
 
 def with_indices(call: str, datasets: Iterable[Any]) -> tuple[Any, ...]:
-    """Returns the data sets as a tuple, if there are any and all of them have indices.
+    """Return the data sets as a tuple, if there are any and all of them have indices.
 
     >>> with_indices("ConcatDataset(datasets)", ["abc", [1, 2]])
     ('abc', [1, 2])
 
     Raises:
-        TypeError: One of them is no data set, or is a stream.
+        TypeError: One of them is not a data set, or is a stream.
         ValueError: There are none.
     """
     given = tuple(datasets)
@@ -203,14 +203,14 @@ def with_indices(call: str, datasets: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def index_within(index: SupportsIndex, n: int, dataset: object) -> int:
-    """Returns an index into n samples as an int from 0 to n - 1; negative ones count from the end.
+    """Check an index into n samples; return it as an int from 0 to n - 1.
 
     >>> index_within(-1, 3, "abc")
     2
 
     Raises:
-        TypeError: It is a slice, or no int.
-        IndexError: It lies beyond the data set.
+        TypeError: It is a slice, or not an int.
+        IndexError: It is out of range.
     """
     if isinstance(index, slice):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""Readers of stored images with labels, scaled to the samples that a network takes."""
+"""Readers of stored images with labels, scaled for a neural network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _stored(Table[tuple[Array, Any]]):
     Args:
         load: A function that takes a mode, and returns images and labels.
         mode: Which part to load.
-        n: The number of samples, so that the length is known without loading them.
+        n: The number of samples, so that the length is known without loading.
     """
 
     load: Callable[[Mode], tuple[Array, Array]]
@@ -38,20 +38,20 @@ class _stored(Table[tuple[Array, Any]]):
 
     @property
     def lazy_length(self) -> bool:
-        """Always False: the number of samples is known."""
+        """False: the number of samples is known."""
         return False
 
     def length(self) -> int:
-        """The number of samples, without loading them."""
+        """Return the number of samples, without loading them."""
         return self.n
 
     def __repr__(self) -> str:
-        """The call that returns the same arrays, such as mnist.arrays('test')."""
+        """Return the call that loads the same arrays, such as mnist.arrays('test')."""
         return f"{self.load.__module__.rpartition('.')[2]}.{self.load.__name__}({self.mode!r})"
 
 
 def scaled(sample: tuple[Array, Any]) -> Sample:
-    """Scales an image of 28x28 bytes and its label to a float32[784] from -1 to 1 and an int64.
+    """Scale an image of 28x28 bytes and its label to a float32[784] from -1 to 1 and an int64.
 
     >>> pixels, label = scaled((np.full((28, 28), 255, np.uint8), np.uint8(7)))
     >>> pixels.shape, pixels.dtype, float(pixels.max()), label
@@ -62,12 +62,12 @@ def scaled(sample: tuple[Array, Any]) -> Sample:
 
 
 def reader(load: Callable[[Mode], tuple[Array, Array]], mode: Mode, n: int) -> Node[Sample]:
-    """Returns the reader of the n scaled samples of `load(mode)`."""
+    """Return the reader of the n scaled samples of `load(mode)`."""
     return map_readers(scaled, _stored(load, mode, n))
 
 
 def check_mode(call: str, mode: object) -> None:
-    """Raises ValueError unless the mode is "train" or "test".
+    """Raise ValueError unless the mode is "train" or "test".
 
     >>> check_mode("mnist.arrays(mode)", "valid")
     Traceback (most recent call last):

@@ -1,6 +1,6 @@
 """MNIST: 70,000 handwritten digits of 28x28 pixels, read from the four original IDX files.
 
-The files are looked for in the folder `$JREADER_DATA`, then in the user's cache folder
+The files are searched for in the folder `$JREADER_DATA`, then in the user's cache folder
 (`$XDG_CACHE_HOME/jreader` or `~/.cache/jreader`). Missing files are downloaded into the cache
 folder, from the usual public mirror or from `$JREADER_MNIST_MIRROR`. A file is used only if it has
 the SHA-256 of the original.
@@ -67,7 +67,7 @@ def test() -> Node[Sample]:
 
 
 def arrays(mode: Mode) -> tuple[Array, Array]:
-    """Reads the digits of MNIST as arrays; files that are missing are downloaded.
+    """Read the digits of MNIST as arrays, downloading missing files.
 
     Args:
         mode: "train" or "test".
@@ -76,7 +76,7 @@ def arrays(mode: Mode) -> tuple[Array, Array]:
         Images, uint8[n, 28, 28] from 0 (paper) to 255 (ink), and labels, uint8[n].
 
     Raises:
-        ValueError: The mode is neither of the two.
+        ValueError: The mode is neither of these.
         FileNotFoundError: A file is in neither folder, and could not be downloaded.
         DamagedData: A file is truncated, or not the original.
     """
@@ -88,7 +88,7 @@ def arrays(mode: Mode) -> tuple[Array, Array]:
 
 
 def found() -> bool:
-    """Whether all four files are on this machine, so that nothing would be downloaded.
+    """Return whether all four files exist locally, so that nothing would be downloaded.
 
     >>> found() in (True, False)
     True
@@ -97,7 +97,7 @@ def found() -> bool:
 
 
 def _folders() -> list[Path]:
-    """The folders that files are looked for in; the last one is the cache, for downloads."""
+    """Return the folders to search for files; the last one is the cache, for downloads."""
     given = os.environ.get("JREADER_DATA")
     return [*([Path(given).expanduser()] if given else []), cache_folder()]
 
@@ -107,7 +107,7 @@ def _present(name: str) -> Path | None:
 
 
 def _path(name: str) -> Path:
-    """The path of a file with the right SHA-256, downloaded if it is missing."""
+    """Return the path of a file with the right SHA-256, downloading it if missing."""
     path = _present(name)
     if path is None:
         # urllib takes longer to import than all of jreader, and is seldom needed
@@ -130,6 +130,6 @@ def _path(name: str) -> Path:
 
 @cache
 def _sum(path: Path, _size: int, _modified: int) -> str:
-    """The SHA-256 of a file; computed again only if size or modification time changed."""
+    """Compute the SHA-256 of a file, again only if its size or modification time changed."""
     with path.open("rb") as file:
         return file_digest(file, "sha256").hexdigest()

@@ -1,9 +1,9 @@
-"""Samplers: readers of the indices of a data set, in the order in which samples are to be read.
+"""Samplers: readers of indices of a data set, in the order in which to read the samples.
 
 The index at each position is computed from seed, epoch and position (see `jreader.orders`), so a
-pass can be resumed at any position at once, and no global generator is used. A `DataLoader` gives
+pass can resume at any position immediately, and no global generator is used. A `DataLoader` passes
 its epochs to the sampler; `at_epoch` gives the order of a single epoch. `RandomSampler` and
-`shuffle(reader, seed=seed)` put samples into the same order if they have the same seed.
+`shuffle(reader, seed=seed)` produce the same order from the same seed.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from jreader.transforms.selections import int_array
 T = TypeVar("T")
 IntArray: TypeAlias = NDArray[np.intp]
 
-_BLOCK = 16384  # indices computed at once: so many that NumPy's overhead per call is small
-_PLACE, _WINDOW = 1, 0  # what the key of a `shuffle` over a whole source has, for equal orders
+_BLOCK = 16384  # indices to compute at a time: enough to make NumPy's overhead per call small
+_PLACE, _WINDOW = 1, 0  # as in the key of a `shuffle` over a whole source, for equal orders
 
 
 class Sampler(Node[T]):
@@ -53,9 +53,9 @@ class Sampler(Node[T]):
     >>> list(Evens(5)), len(Evens(5))
     ([0, 2, 4], 3)
 
-    A sampler made by `@op` that defines `order` and `length` instead can be resumed at any position
-    without computing the indices before it. If it has the fields `seed` and `epoch`, each epoch
-    gets an order of its own.
+    A sampler that is made by `@op`, and defines `order` and `length` instead, can resume at any
+    position without computing the indices before it. If it has the fields `seed` and `epoch`, each
+    epoch gets its own order.
 
     >>> from jreader.readers import op
     >>> @op
@@ -73,13 +73,13 @@ class Sampler(Node[T]):
         self.data_source = data_source
 
     def order(self) -> Callable[[IntArray], IntArray]:
-        """Returns the function of a pass that maps an array of positions to their indices."""
+        """Return the function of a pass that maps an array of positions to their indices."""
         raise NotImplementedError(
             f"{type(self).__name__} must define __iter__(self), or order(self) and length(self)"
         )
 
     def start(self, at: Position) -> Pass[T]:
-        """Begins a pass; its position is the number of indices that it has handed over."""
+        """Start a pass; its position is the number of indices yielded."""
         order, n = self.order(), length(self) or 0
         if isinstance(at, int) and not 0 <= at <= n:
             raise errors.NotResumable(
@@ -95,14 +95,14 @@ class Sampler(Node[T]):
         return Pass(items, count, lambda: None)
 
     def __iter__(self) -> Iterator[T]:
-        """Begins a pass over the indices."""
+        """Start a pass over the indices."""
         return native(self)
 
 
 class Indices:
-    """The indices of a data set, of whatever length it has at the moment.
+    """The indices of a data set at its current length.
 
-    Pickling keeps the length and not the data set, which worker processes need not have.
+    Pickling keeps the length but not the data set, which worker processes may not have.
     """
 
     def __init__(self, data_source: Sized) -> None:
@@ -119,7 +119,7 @@ class Indices:
 
 
 def indices_of(call: str, data_source: Any) -> Sized:
-    """Returns the indices of a data set, which are all that a sampler needs of it.
+    """Return the indices of a data set, which are all that a sampler needs.
 
     Raises:
         TypeError: The data set has no length.
@@ -129,13 +129,13 @@ def indices_of(call: str, data_source: Any) -> Sized:
             f"{call} needs a data set with a length, not the {type(data_source).__name__} "
             f"{data_source!r}: give range(n) for n indices."
         )
-    len(data_source)  # a data set whose __len__ fails says so here
+    len(data_source)  # raises the errors of __len__ here
     return Indices(data_source)
 
 
 @op
 class SequenceSampler(Sampler[int]):
-    """The indices of a data set in order, from 0 to its length - 1.
+    """Yield the indices of a data set in order, from 0 to its length - 1.
 
     >>> list(SequenceSampler("abc"))
     [0, 1, 2]
@@ -147,17 +147,17 @@ class SequenceSampler(Sampler[int]):
     data_source: Sized = argument(indices_of)
 
     def order(self) -> Callable[[IntArray], IntArray]:
-        """The index at each position is the position itself."""
+        """Return the identity: the index at each position is the position."""
         return lambda positions: positions
 
     def length(self) -> int:
-        """The length of the data set."""
+        """Return the length of the data set."""
         return len(self.data_source)
 
 
 @op
 class RandomSampler(Sampler[int]):
-    """The indices of a data set in random order.
+    """Yield the indices of a data set in random order.
 
     >>> sampler = RandomSampler("abcdef", seed=7)
     >>> list(sampler), sorted(sampler)
@@ -165,13 +165,13 @@ class RandomSampler(Sampler[int]):
 
     Args:
         data_source: Anything with a length.
-        replacement: Whether an index may be drawn again; else each index comes at most once.
+        replacement: Whether an index may be drawn again; otherwise each index comes at most once.
         num_samples: The number of indices per epoch; None for the length of the data set.
-        seed: An int or a jax key fixes the order, and each epoch has its own. With None, every
-            pass draws a new order.
+        seed: An int or a jax key fixes the order, and each epoch has its own. None draws a new
+            order for every pass.
 
     Raises:
-        TypeError: An argument is of the wrong type.
+        TypeError: An argument has the wrong type.
         ValueError: `num_samples` is not positive; or, without replacement, larger than the length
             of the data set.
     """
@@ -183,12 +183,12 @@ class RandomSampler(Sampler[int]):
     epoch: int = field(default=0, init=False)
 
     def check_arguments(self) -> dict[str, Any]:
-        """Checks that so many indices can be drawn from the data set."""
+        """Check that the data set has enough indices to draw."""
         _check_drawing(self, len(self.data_source))
         return {}
 
     def order(self) -> Callable[[IntArray], IntArray]:
-        """A permutation of the indices, or an independent draw for each position."""
+        """Return a permutation of the indices, or an independent draw for each position."""
         n, path = len(self.data_source), (self.seed, self.epoch, _PLACE, _WINDOW)
         _check_drawing(self, n)  # it may have shrunk
         if self.replacement:
@@ -198,7 +198,7 @@ class RandomSampler(Sampler[int]):
         return lambda positions: orders.permutation(positions, n, key)
 
     def length(self) -> int:
-        """`num_samples`, or the length of the data set if that is None."""
+        """Return `num_samples`, or the length of the data set if that is None."""
         return len(self.data_source) if self.num_samples is None else self.num_samples
 
 
@@ -213,7 +213,7 @@ def _finite_weights(call: str, weights: Any) -> NDArray[np.float64]:
 
 @op
 class WeightedRandomSampler(Sampler[int]):
-    """Indices drawn at random, each with a probability in proportion to its weight.
+    """Draw random indices, each with a probability in proportion to its weight.
 
     >>> sampler = WeightedRandomSampler([0.0, 1.0, 3.0], num_samples=8, seed=0)
     >>> list(sampler)
@@ -221,18 +221,18 @@ class WeightedRandomSampler(Sampler[int]):
     >>> sorted(WeightedRandomSampler([1.0, 0.0, 3.0], 2, replacement=False, seed=0))
     [0, 2]
 
-    Without replacement, each draw is among the indices that are left, in proportion to their
-    weights (Efraimidis and Spirakis 2006, "Weighted random sampling with a reservoir").
+    Without replacement, each draw is among the remaining indices, in proportion to their weights
+    (Efraimidis and Spirakis 2006, "Weighted random sampling with a reservoir").
 
     Args:
         weights: A number >= 0 for each index; they need not sum to 1.
         num_samples: The number of indices per epoch.
-        replacement: Whether an index may be drawn again; else each index comes at most once.
-        seed: An int or a jax key fixes the order, and each epoch has its own. With None, every
-            pass draws a new order.
+        replacement: Whether an index may be drawn again; otherwise each index comes at most once.
+        seed: An int or a jax key fixes the order, and each epoch has its own. None draws a new
+            order for every pass.
 
     Raises:
-        TypeError: An argument is of the wrong type.
+        TypeError: An argument has the wrong type.
         ValueError: A weight is negative or not finite, or none is positive; or, without
             replacement, fewer weights than `num_samples` are positive.
     """
@@ -244,12 +244,12 @@ class WeightedRandomSampler(Sampler[int]):
     epoch: int = field(default=0, init=False)
 
     def check_arguments(self) -> dict[str, Any]:
-        """Checks that so many indices can be drawn by the weights."""
+        """Check that enough indices have a positive weight."""
         _check_drawing(self, int(np.count_nonzero(self.weights)))
         return {}
 
     def order(self) -> Callable[[IntArray], IntArray]:
-        """An independent draw for each position; or all indices, sorted by random keys."""
+        """Return an independent draw for each position; or all indices, sorted by random keys."""
         path = (self.seed, self.epoch, _PLACE, _WINDOW, len(self.weights))
         if self.replacement:
             ends, last = np.cumsum(self.weights), np.flatnonzero(self.weights)[-1]
@@ -262,21 +262,21 @@ class WeightedRandomSampler(Sampler[int]):
         return lambda positions: drawn[positions]
 
     def length(self) -> int:
-        """`num_samples`."""
+        """Return `num_samples`."""
         return self.num_samples
 
 
 @op
 class SubsetRandomSampler(Sampler[int]):
-    """A list of indices, in random order.
+    """Yield a list of indices in random order.
 
     >>> sorted(SubsetRandomSampler([2, 3, 5], seed=0))
     [2, 3, 5]
 
     Args:
-        indices: The indices to give; one that occurs twice is given twice.
-        seed: An int or a jax key fixes the order, and each epoch has its own. With None, every
-            pass draws a new order.
+        indices: The indices; one that occurs twice is yielded twice.
+        seed: An int or a jax key fixes the order, and each epoch has its own. None draws a new
+            order for every pass.
 
     Raises:
         TypeError: The indices are not ints.
@@ -287,20 +287,20 @@ class SubsetRandomSampler(Sampler[int]):
     epoch: int = field(default=0, init=False)
 
     def order(self) -> Callable[[IntArray], IntArray]:
-        """A permutation of the list."""
+        """Return a permutation of the list."""
         n, indices = len(self.indices), np.asarray(self.indices)
         key = orders.key(self.seed, self.epoch, _PLACE, _WINDOW)
         return lambda positions: indices[orders.permutation(positions, n, key)]
 
     def length(self) -> int:
-        """The number of indices."""
+        """Return the number of indices."""
         return len(self.indices)
 
 
 def uniform(positions: IntArray, seed: int, *path: int) -> NDArray[np.float64]:
-    """A random number from 0 to 1 (exclusive) for each position.
+    """Return a random number from 0 to 1 (exclusive) for each position.
 
-    It depends on the position, the seed and the path only.
+    It depends only on the position, the seed and the path.
 
     >>> uniform(np.arange(3), 42).round(3), uniform(np.arange(2, 3), 42).round(3)
     (array([0.063, 0.059, 0.8  ]), array([0.8]))
@@ -312,7 +312,7 @@ def uniform(positions: IntArray, seed: int, *path: int) -> NDArray[np.float64]:
 
 
 def _check_drawing(sampler: RandomSampler | WeightedRandomSampler, n: int) -> None:
-    """Raises ValueError if a sampler draws more than the n indices without replacement."""
+    """Raise ValueError if a sampler draws more than the n indices without replacement."""
     number = sampler.num_samples
     if number is not None and number > n and (not sampler.replacement or n == 0):
         raise ValueError(

@@ -1,13 +1,13 @@
-"""The linter: what a plan has that its user most likely did not mean, each with a name and a fix.
+"""The linter: find probable mistakes in plans, each with a name and a fix.
 
-Rules look at three moments, and none of them reads what was not asked for:
+Rules run at three moments, and read only what the user has requested:
 
-- `plan_rules.py`: at the plan alone, whenever a loader is built. Nothing is read.
-- `field_rules.py`: at fields, once the first feed of a loop is there, or where `lint` is called.
-- `timed_rules.py`: at the functions of a plan, whose calls are timed: `lint(plan, measure=True)`.
+- `plan_rules.py`: on the plan alone, whenever a loader is built. Nothing is read.
+- `field_rules.py`: on fields, once a loop has its first feed, or when `lint` is called.
+- `timed_rules.py`: on a plan's functions, which are called and timed: `lint(plan, measure=True)`.
 
-`findings.py` says what a finding is, and warns of it; `plan_parts.py` looks into plans for all;
-`linter.py` is `lint` itself. A mistake that is certain is no finding: it is an error, where it is
+`findings.py` defines findings and their warnings; `plan_parts.py` inspects plans for all rules;
+`linter.py` is `lint` itself. A certain mistake is not a finding: it raises an error where it is
 made.
 """
 

@@ -1,4 +1,4 @@
-"""Rules that look at fields: at the first feed of a loop, or at first samples where `lint` asks."""
+"""Rules about fields, for the first feed of a loop, or for the first samples that `lint` reads."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from jreader.transforms import cache
 from jreader.workers.memory_estimates import estimated_bytes
 
 Kinds: TypeAlias = set[tuple[str, int]]
-"""The dtypes of fields, and how many elements one has in a sample."""
+"""Dtypes of fields, and their number of elements per sample."""
 
 _MIN_BYTES = 1 << 20  # of a field in a feed: fewer cost less than the call that sends them
-_ROWS = 64  # as many samples as a batch has, by default
-_MAX_SHAPES = 8  # shapes that a step may well be compiled for
+_ROWS = 64  # samples per batch, by default
+_MAX_SHAPES = 8  # shapes that a step may reasonably be compiled for
 _NO_LIMIT = 1 << 60
 
 
 def fields(fed: Fed) -> Iterator[Finding]:
-    """The rules of one feed: `host-float32` and `narrowed`; the first samples are read."""
+    """Find `host-float32` and `narrowed` in one feed; reads the first samples."""
     kinds = {each for reader in prefixes(fed.plan) for each in _kinds_of(sample_leaves(reader))}
     if fed.first is not None:
         yield from of_feed(fed.plan, fed.first(), fed.axes, kinds)
@@ -58,7 +58,7 @@ def fields(fed: Fed) -> Iterator[Finding]:
 
 
 def warn_of_fields(plan: Reader[Any], feed: Any, axes: int) -> None:
-    """Warns of what the first feed of a loop shows, beside the arrays that it is gathered from."""
+    """Warn of findings in the first feed of a loop, given the arrays that it is gathered from."""
     if not any(_array_bytes(leaf) >= _MIN_BYTES for leaf in leaves(feed)):
         return
     for finding in of_feed(plan, feed, axes, _kinds_of(gathered_columns(plan), 1)):
@@ -66,13 +66,13 @@ def warn_of_fields(plan: Reader[Any], feed: Any, axes: int) -> None:
 
 
 def of_feed(plan: Reader[Any], feed: Any, axes: int, kinds: Kinds) -> Iterator[Finding]:
-    """What one feed shows.
+    """Yield the findings in one feed.
 
     Args:
-        plan: The plan that it is of.
+        plan: The plan of the feed.
         feed: A feed on the host: a tree of arrays.
         axes: How many leading axes count samples.
-        kinds: What its fields were made of.
+        kinds: The kinds of arrays that its fields were made from.
     """
     function = last_function(plan)
     made_at = getattr(function.op if function else plan, "made_at", "")
@@ -87,7 +87,7 @@ def of_feed(plan: Reader[Any], feed: Any, axes: int, kinds: Kinds) -> Iterator[F
 
 
 def _widened(what: str, leaf: Any, small: str, made_at: str, *, mapped: bool) -> Finding:
-    """Of floats that were bytes where they were read."""
+    """Report floats that were bytes when they were read."""
     on_device = "load().on_device(lambda feed: ...)."
     return Finding(
         "host-float32",
@@ -101,7 +101,7 @@ def _widened(what: str, leaf: Any, small: str, made_at: str, *, mapped: bool) ->
 
 
 def _narrowed(what: str, leaf: Any, wide: str, made_at: str) -> Finding:
-    """Of 64 bits on the host that are 32 on the devices."""
+    """Report 64-bit values on the host that have 32 bits on the devices."""
     narrow = wide.replace("64", "32")
     return Finding(
         "narrowed",
@@ -114,7 +114,7 @@ def _narrowed(what: str, leaf: Any, wide: str, made_at: str) -> Finding:
 
 
 def _wide(leaf: Any, kinds: set[str]) -> str | None:
-    """The dtype of 64 bits that a field has on the host, and does not keep."""
+    """Return the 64-bit dtype that a field has on the host, and loses on devices."""
     wide = ("int64", "uint64", "float64")
     if leaf.dtype.name in wide:
         return None if _takes_64_bits() else str(leaf.dtype)
@@ -125,7 +125,7 @@ def _wide(leaf: Any, kinds: set[str]) -> str | None:
 
 
 def _takes_64_bits() -> bool:
-    """Whether jax, if it is there, keeps 64 bits."""
+    """Return whether jax, if imported, keeps 64 bits."""
     jax = sys.modules.get("jax")
     if jax is not None:
         return bool(jax.config.jax_enable_x64)
@@ -133,13 +133,13 @@ def _takes_64_bits() -> bool:
 
 
 def caches(fed: Fed) -> Iterator[Finding]:
-    """`large-cache`: a cache in memory of more bytes than this machine has."""
+    """Find `large-cache`: a cache in memory that needs more bytes than the machine has."""
     for op in ops_of(fed.plan):
         many = known_length(op.reader) if isinstance(op, cache) and op.path is None else None
         if not many or not isinstance(op, cache):
             continue
         if indexed(seeded(op.reader, 0)) is not None:
-            continue  # what has indices is not kept: it is found again
+            continue  # indexed samples are not kept: they are read again
         each = sum(map(estimated_bytes, peeked(op.reader)))
         if each * many > (there := memory()):
             yield Finding(
@@ -153,18 +153,18 @@ def caches(fed: Fed) -> Iterator[Finding]:
 
 
 def memory() -> int:
-    """The bytes of memory that this process may have: the machine's, or those of its container."""
+    """Return the bytes of memory available to this process: of the machine, or its container."""
     limits = [_NO_LIMIT]
-    with suppress(AttributeError, ValueError, OSError):  # Windows does not say
+    with suppress(AttributeError, ValueError, OSError):  # not available on Windows
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):  # "max" is no number
+        with suppress(OSError, ValueError):  # "max" is not a number
             limits.append(int(Path(path).read_text()))
     return min(limit for limit in limits if limit > 0)
 
 
 def shapes(fed: Fed) -> Iterator[Finding]:
-    """`many-shapes` and `ragged-last-batch`: feeds that a step is compiled for again and again."""
+    """Find `many-shapes` and `ragged-last-batch`: feeds that make a step recompile."""
     made_at = getattr(fed.plan, "made_at", "")
     again = "the step is recompiled for each"
     try:
@@ -177,7 +177,7 @@ def shapes(fed: Fed) -> Iterator[Finding]:
             made_at,
         )
         return
-    except ValueError:  # there is no batch
+    except ValueError:  # there are no batches
         return
     if len(found) > _MAX_SHAPES:
         op = batching(fed.plan).op
@@ -198,7 +198,7 @@ def shapes(fed: Fed) -> Iterator[Finding]:
 
 
 def _ends_short(fed: Fed) -> bool:
-    """Whether the last batch is short, also where a function makes feeds of batches."""
+    """Return whether the last batch is short, even if a function makes feeds from batches."""
     found = batching(fed.plan)
     many = known_length(found.op.reader) if found.op and found.whole else None
     if many is None or found.op is None or found.op.drop_last:
@@ -208,7 +208,7 @@ def _ends_short(fed: Fed) -> bool:
 
 
 def _kinds_of(arrays: Iterable[Any], axes: int = 0) -> Kinds:
-    """The dtypes of arrays, and their elements in one sample, which has no first `axes`."""
+    """Return the dtypes of arrays, and their elements per sample, without the first `axes`."""
     return {
         (str(leaf.dtype), math.prod(leaf.shape[axes:]))
         for leaf in arrays
@@ -217,7 +217,7 @@ def _kinds_of(arrays: Iterable[Any], axes: int = 0) -> Kinds:
 
 
 def _named_fields(feed: Any, least: int) -> Iterator[tuple[str, Any]]:
-    """The arrays of a feed of so many bytes, with the names of their fields."""
+    """Yield the arrays of a feed with at least so many bytes, with the names of their fields."""
     parts = branches(feed)
     for key, part in ({"": feed} if parts is None else parts).items():
         yield from ((str(key), leaf) for leaf in leaves(part) if _array_bytes(leaf) >= least)

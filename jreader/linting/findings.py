@@ -1,4 +1,4 @@
-"""What the linter found: a name, a sentence, and what to type instead."""
+"""Findings of the linter: a name, a sentence, and what to type instead."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from jreader.errors import LintWarning, warn
 
 @dataclass(frozen=True)
 class Finding:
-    """Something in a plan that its user most likely did not mean.
+    """A probable mistake in a plan.
 
     >>> print(Finding("small-window", "It mixes 10 samples at a time.", "Leave buf_size out."))
     small-window: It mixes 10 samples at a time. Leave buf_size out.
 
     Attributes:
-        name: The name of the rule, by which it is silenced.
-        sentence: What was seen, and what follows from it.
+        name: The name of the rule, for `ignore`.
+        sentence: What was found, and its consequence.
         fix: What to type instead.
-        made_at: The file and line that made the op; "" where no op is meant.
+        made_at: The file and line that made the op; "" if there is no op.
     """
 
     name: str
@@ -27,10 +27,10 @@ class Finding:
     made_at: str = ""
 
     def __str__(self) -> str:
-        """The line of a warning, which begins with the name."""
+        """Return the text of a warning, which begins with the name."""
         return f"{self.name}: {self.sentence} {self.fix}"
 
 
 def warn_of(finding: Finding) -> None:
-    """Warns of a finding at the line that made the op; Python shows each once."""
+    """Warn of a finding at the line that made the op; Python shows each once."""
     warn(str(finding), finding.made_at, LintWarning)

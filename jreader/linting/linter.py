@@ -1,4 +1,4 @@
-"""`lint`: all rules over a plan, or over what a loader makes of it."""
+"""`lint`: apply all rules to a plan, or to a loader."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ RULES = {
     "scalar-map": "",
     "held-lock": "",
 }
-"""The names of all findings, and when each is a warning; "" for those that only `lint` finds."""
+"""The names of all findings, and when each is a warning; "" for those that only `lint` reports."""
 
 _AT_BUILD = (
     plan_rules.small_window,
@@ -48,10 +48,10 @@ _TIMED = (timed_rules.scalar_map, timed_rules.held_lock)
 
 
 def lint(subject: Any, *, measure: bool = False, ignore: Collection[str] = ()) -> list[Finding]:
-    """Finds probable mistakes in a plan or a loader, and says what to type instead.
+    """Find probable mistakes in a plan or a loader, and what to type instead.
 
-    It reads the first sample, and the lengths of all samples where batches depend on them. Passes
-    that are open stay where they are.
+    It reads the first sample, and the lengths of all samples if batches depend on them. Open passes
+    keep their positions.
 
     >>> import numpy as np
     >>> from jreader import Pipeline, arrays
@@ -64,23 +64,23 @@ def lint(subject: Any, *, measure: bool = False, ignore: Collection[str] = ()) -
 
     Args:
         subject: A reader, a pipeline or a loader.
-        measure: Whether to time functions, too: those of `map` are called for 64 samples, and for
-            a twentieth of a second.
+        measure: Whether to time functions too: those of `map` are called for 64 samples, and for a
+            twentieth of a second.
         ignore: The names of findings to leave out.
 
     Returns:
         A list of `Finding(name, sentence, fix, made_at)`, each of which prints as one line.
 
     Raises:
-        TypeError: The subject is not one of these, or `ignore` is a text.
-        ValueError: A name to ignore is that of no rule.
+        TypeError: The subject is not one of these, or `ignore` is a str.
+        ValueError: A name to ignore is not the name of a rule.
     """
     _check_rule_names(ignore)
     rules = _READ + _TIMED * check_flag("measure of lint", measure)
     with without_writing():
         fed = fed_of(subject)
         found = [each for rule in _UNREAD for each in rule(fed)]
-        if not any(each.name == "generator-object" for each in found):  # to read would use it up
+        if not any(each.name == "generator-object" for each in found):  # reading would use it up
             found += [each for rule in rules for each in rule(fed)]
     return [each for each in dict.fromkeys(found) if each.name not in ignore]
 
@@ -93,7 +93,7 @@ def _check_rule_names(ignore: Collection[str]) -> None:
 
 
 def fed_of(subject: Any) -> Fed:
-    """What the rules look at: a plan, and what a loader makes of it.
+    """Return what the rules inspect: a plan, and how a loader feeds it.
 
     Raises:
         TypeError: The subject is neither a reader nor a loader.
@@ -110,7 +110,7 @@ def fed_of(subject: Any) -> Fed:
 
 
 def warn_of_plan(plan: Reader[Any], *, shared: bool = False) -> None:
-    """Warns of what a plan shows by itself, when a loader gets it; nothing is read.
+    """Warn of mistakes that a plan shows without reading, when it is passed to a loader.
 
     Args:
         plan: The reader of the samples or batches.
@@ -120,7 +120,7 @@ def warn_of_plan(plan: Reader[Any], *, shared: bool = False) -> None:
     found: list[Finding] = []
     with without_writing():
         for rule in _AT_BUILD:
-            with suppress(Exception):  # of a user's op: it is not judged then
+            with suppress(Exception):  # for an op of the user: the rule is skipped
                 found += rule(fed)
     for finding in found:
         warn_of(finding)

@@ -1,4 +1,4 @@
-"""What the rules ask of plans: their ops, lengths that cost nothing, the first samples."""
+"""Inspect plans for rules: their ops, lengths that are free to compute, and first samples."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from jreader.transforms.sample_rng import keyed
 from jreader.workers import fetch_batches, map_samples, xmap_readers
 
 TOGETHER = 64
-"""Samples of a map that are read to time its function."""
+"""Samples to read to time the function of a map."""
 _MAPS = (map_readers, map_samples, xmap_readers)
 
 
 @dataclass(frozen=True)
 class Fed:
-    """A plan, and what a loader makes of it.
+    """A plan, and how a loader feeds it.
 
     Attributes:
         plan: The reader of the samples or batches.
         axes: How many leading axes of a feed count samples.
-        loses: Whether a short last batch is left out by default.
-        keeps: Whether a short last batch is handed on as it is.
-        first: Gives the first feed on the host; None where there is no loader.
-        shapes: Gives the shapes of all feeds of an epoch.
+        loses: Whether a short last batch is dropped by default.
+        keeps: Whether a short last batch is fed as it is.
+        first: Returns the first feed on the host; None if there is no loader.
+        shapes: Returns the shapes of all feeds of an epoch.
         shared: Whether several processes feed parts of each batch.
     """
 
@@ -48,9 +48,9 @@ class Fed:
 
     @cached_property
     def mapped(self) -> list[tuple[Call, list[Any]]]:
-        """The maps of one reader that draw no numbers, and the first samples of that reader.
+        """The maps of one reader without random numbers, and the first samples of that reader.
 
-        Their functions may be called once more.
+        Their functions may be called again.
         """
         calls = [call_of(op) for op in ops_of(self.plan) if not getattr(op, "rng", False)]
         return [
@@ -61,22 +61,22 @@ class Fed:
 
 
 def of_batches(reader: Reader[Any]) -> bool:
-    """Whether a reader says that it gives batches."""
+    """Return whether a reader declares that it yields batches."""
     return unit_of(reader) == "batches"
 
 
 def one_for_one(op: Node[Any]) -> bool:
-    """Whether each item of an op is made of one of its reader, or is that, in whatever order."""
+    """Return whether each item comes from a single item of the op's reader, in any order."""
     return bool(op.from_reader) or op.in_cursor == "never" or isinstance(op, (batch, keyed))
 
 
 def mixes(op: Node[Any]) -> bool:
-    """Whether the items of an op are those of its readers, taken together."""
+    """Return whether an op combines the items of its readers."""
     return isinstance(op, (chain, compose, interleave))
 
 
 def known_length(reader: Reader[Any]) -> int | None:
-    """The length of a plan, where it is there without reading or computing an order; else None."""
+    """Return the length of a plan, if that needs no reading or ordering; else None."""
     every = ops_of(reader)
     if lazy_length(reader) or not all(
         one_for_one(op) or mixes(op) or not op.input_readers for op in every
@@ -84,7 +84,7 @@ def known_length(reader: Reader[Any]) -> int | None:
         return None
     try:
         return length(reader)
-    except Exception:  # of a user's __len__: whoever needs it will see it
+    except Exception:  # of a user's __len__: the user sees it where the length is needed
         return None
 
 
@@ -93,15 +93,15 @@ Workers: TypeAlias = Literal["", "threads", "processes", "executor"]
 
 
 class Call(NamedTuple):
-    """What an op calls for each of its items, and who does it.
+    """The function that an op calls for each item, and what runs it.
 
     Attributes:
         op: The op.
-        argument: The name of its argument that is a function.
-        stage: "map" and "map_batches" are a user's functions, of samples and of batches; "source"
-            is the one by which a data set is read.
-        by: "threads", "processes" or "executor"; "" for the thread that draws.
-        workers: How many do it.
+        argument: The name of the op's argument that is the function.
+        stage: "map" and "map_batches" for a user's functions of samples and of batches; "source"
+            for the function that reads a data set.
+        by: "threads", "processes" or "executor"; "" for the thread that reads.
+        workers: The number of workers.
     """
 
     op: Node[Any]
@@ -129,8 +129,8 @@ _FUNCTIONS: dict[type, tuple[str, Stage]] = {
 
 
 def call_of(op: Node[Any]) -> Call | None:
-    """The function that an op calls for each item, and on what; None if it calls none."""
-    if isinstance(op, transforms.filter) and op.whole:  # it looks up what it has learnt
+    """Return the function that an op calls per item, and its workers; None if it calls none."""
+    if isinstance(op, transforms.filter) and op.whole:  # it looks up stored bits
         return None
     found = next((each for kind, each in _FUNCTIONS.items() if isinstance(op, kind)), None)
     return None if found is None else Call(op, *found, *_workers(op))
@@ -150,7 +150,7 @@ def _workers(op: Node[Any]) -> tuple[Workers, int]:
 
 
 def last_function(reader: Reader[Any]) -> Call | None:
-    """What the last op calls that makes samples by a user's function; None if there is none."""
+    """Return the last call of a user's function that makes samples; None if there is none."""
     calls = map(call_of, ops_of(reader))
     made = (
         c for c in calls if c and c.stage != "source" and not isinstance(c.op, transforms.filter)
@@ -159,7 +159,7 @@ def last_function(reader: Reader[Any]) -> Call | None:
 
 
 def prefixes(reader: Reader[Any]) -> Iterator[Reader[Any]]:
-    """The plan, what it maps, what that maps, and so on, down to where samples are made."""
+    """Yield the plan, the reader that it maps, and so on, down to where samples are made."""
     yield reader
     while (
         isinstance(reader, Node) and one_for_one(reader) and len(ups := reader.input_readers) == 1
@@ -169,13 +169,13 @@ def prefixes(reader: Reader[Any]) -> Iterator[Reader[Any]]:
 
 
 def peeked(reader: Reader[Any], most: int = 1) -> list[Any]:
-    """The first items of a reader, by a pass of its own."""
+    """Return the first items of a reader, from a separate pass."""
     with closing(start(reader)) as some:
         return list(islice(some.items, most))
 
 
 def gathered_columns(reader: Reader[Any]) -> list[Any]:
-    """The arrays that an indexed plan gathers from, without reading any; [] for another one."""
+    """Return the arrays that an indexed plan gathers from, without reading; [] for other plans."""
     *_, source = prefixes(reader)
     plane = None if lazy_length(source) else indexed(seeded(source, 0))
     every = leaves(plane.columns) if plane else []
@@ -183,7 +183,7 @@ def gathered_columns(reader: Reader[Any]) -> list[Any]:
 
 
 def sample_leaves(reader: Reader[Any]) -> list[Any]:
-    """The leaves of the first sample of a reader, or of the first of its first batch."""
+    """Return the leaves of the first sample of a reader, or of its first batch."""
     for item in peeked(reader):
         batched = isinstance(item, Columns) or of_batches(reader)
         return leaves(item[0]) if batched and len(item) else leaves(item)

@@ -1,4 +1,4 @@
-"""Rules that look at the plan alone: nothing is read for them, so every new loader runs them."""
+"""Rules about the plan alone: they read nothing, so every new loader runs them."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from jreader.transforms import shuffle
 from jreader.transforms.maps import without_maps
 from jreader.workers import multiprocess_reader, xmap_readers
 
-_PERCENT = 100  # a window under one of the data is small
-_SHORT = 64  # bytes of code: to return a value as it is takes fewer
+_PERCENT = 100  # a window under 1 % of the data is small
+_SHORT = 64  # bytes of code: returning a value unchanged takes fewer
 
 
 def small_window(fed: Fed) -> Iterator[Finding]:
-    """A shuffle in windows under 1 % of the data, or smaller than a batch."""
+    """Find a shuffle in windows of less than 1 % of the data, or smaller than a batch."""
     for op, rows in _in_windows(fed.plan, None):
         size, many = op.buf_size or 0, known_length(op.reader)
         seen = _why_small(size, many, rows)
@@ -58,9 +58,9 @@ def small_window(fed: Fed) -> Iterator[Finding]:
 
 
 def _why_small(size: int, many: int | None, rows: int | None) -> str:
-    """Why a window is small, of so many samples, for batches of so many; "" if it is not."""
+    """Return why a window of `size` is small for `many` samples and `rows` per batch; "" if not."""
     if size < 2 or (many is not None and many <= size):
-        return ""  # fewer is what `shuffle` itself warns of, more is the whole
+        return ""  # `shuffle` itself warns of fewer; more is the whole
     if many is not None and size * _PERCENT < many:
         return f"of {many:,}: those that lie far apart never meet in a batch"
     if rows is not None and size < rows:
@@ -69,11 +69,11 @@ def _why_small(size: int, many: int | None, rows: int | None) -> str:
 
 
 def _in_windows(reader: Reader[Any], rows: int | None) -> Iterator[tuple[shuffle[Any], int | None]]:
-    """Each shuffle in windows that is the only one of its samples, and the rows of their batches.
+    """Yield each shuffle in windows of samples not shuffled below, and the rows of its batches.
 
     Args:
         reader: The plan.
-        rows: How many of the samples of this reader make a batch; None if nothing says so.
+        rows: How many samples of this reader make a batch; None if unknown.
     """
     left = [(reader, rows)]
     while left:
@@ -86,12 +86,12 @@ def _in_windows(reader: Reader[Any], rows: int | None) -> Iterator[tuple[shuffle
 
 
 def _is_only_order(op: shuffle[Any]) -> bool:
-    """Whether it shuffles samples that nothing below it shuffles."""
+    """Return whether it shuffles samples that nothing below it shuffles."""
     return not of_batches(op) and not any(isinstance(each, shuffle) for each in ops_of(op)[1:])
 
 
 def _rows_below(op: Node[Any], rows: int | None) -> int | None:
-    """How many samples of its readers make a batch, if `rows` of those of an op do."""
+    """Return how many samples of an op's readers make a batch, if `rows` of its own do."""
     if (made := plain_batch(op)) is not None:
         dealt = dealt_below(made.reader)
         return max(made.sizes.sizes) // (dealt.lanes if dealt and not dealt.owned else 1)
@@ -99,7 +99,7 @@ def _rows_below(op: Node[Any], rows: int | None) -> int | None:
 
 
 def shuffle_after_batch(fed: Fed) -> Iterator[Finding]:
-    """A shuffle of batches, over samples that no op shuffles."""
+    """Find a shuffle of batches whose samples are not shuffled."""
     for op in ops_of(fed.plan):
         if not isinstance(op, shuffle) or not of_batches(op.reader):
             continue
@@ -115,7 +115,7 @@ def shuffle_after_batch(fed: Fed) -> Iterator[Finding]:
 
 
 def map_below_shuffle(fed: Fed) -> Iterator[Finding]:
-    """A shuffle of all samples, over readers side by side that are maps of indexed ones."""
+    """Find a shuffle of all samples over several mapped readers of indexed data."""
     for op in ops_of(fed.plan):
         if not isinstance(op, shuffle) or op.buf_size is not None:
             continue
@@ -132,7 +132,7 @@ def map_below_shuffle(fed: Fed) -> Iterator[Finding]:
 
 
 def map_on_every_process(fed: Fed) -> Iterator[Finding]:
-    """Readers side by side that are maps, in a plan of which each process feeds a part."""
+    """Find several mapped readers in a plan of which each process feeds a part."""
     counted = batching(fed.plan).counted if fed.shared else None
     if counted is None or isinstance(counted, padded_batch):
         return
@@ -148,9 +148,9 @@ def map_on_every_process(fed: Fed) -> Iterator[Finding]:
 
 
 def _mapped_over_indexed(reader: Reader[Any]) -> Call | None:
-    """What a map calls that has to be read in order, over indexed rows; None for other plans.
+    """Return the call of a map that has to be read in order, over indexed rows; else None.
 
-    Maps of jreader's own data sets are not the user's to move.
+    Users cannot move the maps of jreader's own data sets.
     """
     mapped = last_function(reader)
     module = getattr(mapped and mapped.function, "__module__", None) or ""
@@ -162,7 +162,7 @@ def _mapped_over_indexed(reader: Reader[Any]) -> Call | None:
 
 
 def generator_object(fed: Fed) -> Iterator[Finding]:
-    """A function that returns one generator again and again, which has samples for one epoch."""
+    """Find a function that returns the same generator every time, which lasts one epoch only."""
     for reader, made_at in _plain_functions(fed.plan):
         if isinstance(_returned(reader), (GeneratorType, map, zip)):
             kind = type(_returned(reader)).__name__
@@ -177,7 +177,7 @@ def generator_object(fed: Fed) -> Iterator[Finding]:
 
 
 def _plain_functions(reader: Reader[Any]) -> Iterator[tuple[Reader[Any], str]]:
-    """The plain functions that a plan reads, and where the op was made that reads each."""
+    """Yield the plain functions that a plan reads, and where the op that reads each was made."""
     if not isinstance(reader, Node):
         yield reader, ""
     for op in ops_of(reader):
@@ -187,7 +187,7 @@ def _plain_functions(reader: Reader[Any]) -> Iterator[tuple[Reader[Any], str]]:
 
 
 def _returned(function: Callable[..., Any]) -> Any:
-    """What a function holds and returns as it is; None where it makes something, or does more."""
+    """Return what a function holds and returns unchanged; None if it does more."""
     if isinstance(function, MethodType) or not isinstance(function, FunctionType):
         named = getattr(function, "__name__", "") == "__iter__"
         return getattr(function, "__self__", None) if named else None
@@ -205,18 +205,18 @@ _MAKES = ("LOAD_CONST", "LOAD_SMALL_INT")
 
 
 def _values_held(function: FunctionType) -> dict[str, Any]:
-    """The globals, cells and defaults that a function reads, by their names."""
+    """Return the globals, cells and defaults that a function reads, by name."""
     parameters = inspect.signature(function).parameters.values()
     defaults = {each.name: each.default for each in parameters}
     try:
         held = inspect.getclosurevars(function)
-    except ValueError:  # a cell is empty still
+    except ValueError:  # a cell is still empty
         return defaults
     return {**held.globals, **held.nonlocals, **defaults}
 
 
 def unordered(fed: Fed) -> Iterator[Finding]:
-    """An op that hands samples over as they arrive, so that no cursor finds its place again."""
+    """Find an op that yields samples in order of arrival, which no cursor can reproduce."""
     for op in ops_of(fed.plan):
         if isinstance(op, xmap_readers) and not op.order:
             keyword = "order=True"
@@ -235,7 +235,7 @@ def unordered(fed: Fed) -> Iterator[Finding]:
 
 
 def left_out(fed: Fed) -> Iterator[Finding]:
-    """The same samples that every epoch leaves out, where the length says how many."""
+    """Find samples that every epoch leaves out, if the length shows how many."""
     found = batching(fed.plan)
     if not fed.loses or found.op is None or found.op.drop_last or not found.whole:
         return
@@ -246,7 +246,7 @@ def left_out(fed: Fed) -> Iterator[Finding]:
 
 
 def is_shuffled(reader: Reader[Any]) -> bool:
-    """Whether the last samples of a reader of batches are others in each epoch."""
+    """Return whether the last samples of a reader of batches change every epoch."""
     buckets = batching(reader).buckets
     if buckets is not None and length(buckets) is None:
         reader = buckets.reader  # which orders the samples of a stream
@@ -254,7 +254,7 @@ def is_shuffled(reader: Reader[Any]) -> bool:
 
 
 def same_left_out(reader: Reader[Any], samples: int) -> Finding:
-    """The finding of samples that no epoch has, since their last batch is short."""
+    """Return the finding for samples that no epoch has, since their last batch is short."""
     those = "sample" if samples == 1 else f"{samples} samples"
     return Finding(
         "same-left-out",

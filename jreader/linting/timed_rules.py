@@ -1,4 +1,4 @@
-"""Rules that call the functions of a plan, and time them: `lint(plan, measure=True)`."""
+"""Rules that call and time the functions of a plan: `lint(plan, measure=True)`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from jreader.workers import xmap_readers
 from jreader.workers.gil import holding
 
 _ROUNDS = 3
-_FASTER = 3.0  # how many times, for a function to be worth writing for batches
+_FASTER = 3.0  # speed-up that is worth rewriting a function for batches
 
 
 def scalar_map(fed: Fed) -> Iterator[Finding]:
-    """A function of samples that takes whole batches just as well, and is quicker there."""
+    """Find a function of samples that accepts whole batches too, and is faster on them."""
     for call, samples in fed.mapped:
         timed = _one_by_one(call.function, samples)
         if timed is None or timed[0] < _FASTER * timed[1]:
@@ -37,7 +37,7 @@ def scalar_map(fed: Fed) -> Iterator[Finding]:
 
 
 def _one_by_one(fn: Callable[..., Any], samples: Sequence[Any]) -> tuple[float, float] | None:
-    """The seconds of a function one by one, and of all at once; None if these are not the same."""
+    """Return the seconds for samples one by one, and for all at once; None if results differ."""
     if len(samples) < TOGETHER or not all(isinstance(each, _ARRAYS) for each in leaves(samples)):
         return None
     try:
@@ -50,7 +50,7 @@ def _one_by_one(fn: Callable[..., Any], samples: Sequence[Any]) -> tuple[float, 
             return None
         one_by_one = _least(lambda given: [fn(each) for each in given], samples)
         return one_by_one, _least(fn, whole)
-    except Exception:  # most functions of a sample are none of a batch
+    except Exception:  # most functions of a sample do not accept a batch
         return None
 
 
@@ -64,10 +64,10 @@ def _same_numbers(here: Any, there: Any) -> bool:
 
 
 def _least(fn: Callable[[Any], Any], given: Any) -> float:
-    """The seconds of a call on this thread, the least of some, whatever else the machine does."""
+    """Return the seconds of a call in thread time: the least of some, to exclude other load."""
     taken = []
     for _ in range(_ROUNDS):
-        own = copy.deepcopy(given)  # it may change what it is given
+        own = copy.deepcopy(given)  # it may modify its argument
         began = time.thread_time()
         fn(own)
         taken.append(time.thread_time() - began)
@@ -75,7 +75,7 @@ def _least(fn: Callable[[Any], Any], given: Any) -> float:
 
 
 def held_lock(fed: Fed) -> Iterator[Finding]:
-    """A function on several threads that never releases the GIL."""
+    """Find a function on several threads that never releases the GIL."""
     for call, samples in fed.mapped:
         if call.by != "threads" or call.workers < 2:
             continue

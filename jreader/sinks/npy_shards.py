@@ -1,4 +1,4 @@
-"""Shards of `.npy`: for each field an array in a file of its own, which NumPy opens."""
+"""Shards of `.npy`: one array file per field, which NumPy can open."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from jreader.sources.stored_columns import npy_head
 
 
 def npy_shards(samples: Sequence[Any], name: str) -> Format:
-    """How samples become `.npy` files.
+    """Return the format that writes samples like these to `.npy` files.
 
     Args:
-        samples: The first ones, at least one.
-        name: What the files of samples without fields are called; those of others, as the fields.
+        samples: The first samples, at least one.
+        name: The file name for samples without fields; other files are named after the fields.
 
     Raises:
-        FeedMismatch: They have fields that are no arrays, or no numbers.
+        FeedMismatch: Fields are not arrays, or not numbers.
     """
     fields = SampleFields.of("npy", samples)
     stems = tuple(field.name or name for field in fields.fields)
@@ -45,7 +45,7 @@ def npy_shards(samples: Sequence[Any], name: str) -> Format:
 
 @contextmanager
 def _npy_shard(fields: SampleFields, paths: Sequence[Path]) -> Iterator[Append]:
-    """A file for each field, which says at its beginning how many rows there are."""
+    """Open one file per field; write its number of rows to the header at the end."""
     rows = 0
     with ExitStack() as stack:
         files = [stack.enter_context(path.open("xb")) for path in paths]

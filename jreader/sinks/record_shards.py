@@ -1,4 +1,4 @@
-"""Shards of ArrayRecord: samples are bytes, one record each, each unpacked by itself."""
+"""Shards of ArrayRecord: samples are bytes, one record each, each compressed separately."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from jreader.sinks.shard_writers import Append, Format
 from jreader.sources.array_record_files import array_record
 from jreader.sources.transactions import FULL
 
-_OPTIONS = "group_size:1"  # for records that are read in any order
+_OPTIONS = "group_size:1"  # for random access to records
 
 
 def record_shards(samples: Sequence[Any], name: str) -> Format:
-    """How samples become ArrayRecord files.
+    """Return the format that writes samples to ArrayRecord files.
 
     Args:
-        samples: The first ones, at least one.
-        name: What the files are called.
+        samples: The first samples, at least one.
+        name: The file name.
 
     Raises:
-        FeedMismatch: They are no bytes.
+        FeedMismatch: They are not bytes.
     """
     _check_record(samples[0], 0)
     return Format((name,), _record_shard)
@@ -34,7 +34,7 @@ def record_shards(samples: Sequence[Any], name: str) -> Format:
 
 @contextmanager
 def _record_shard(paths: Sequence[Path]) -> Iterator[Append]:
-    """One file, which ends with the index of the records."""
+    """Open one file, which ends with the index of its records."""
     writer = array_record().ArrayRecordWriter(str(paths[0]), _OPTIONS)
 
     def append(batch: Sequence[Any], first: int) -> None:
@@ -61,7 +61,7 @@ def _check_record(sample: Any, number: int) -> None:
 
 @contextmanager
 def _errors_of_files() -> Iterator[None]:
-    """What array_record says in words, as the errors that Python has for it."""
+    """Convert array_record's messages to Python's errors."""
     try:
         yield
     except RuntimeError as error:

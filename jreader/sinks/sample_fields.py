@@ -1,7 +1,8 @@
-"""What all samples that are written have in common, and which sample it is that differs.
+"""Find the fields that all written samples share, and the samples that differ.
 
-A field is a leaf of the tree of a sample; its name is the path to it, `point.x`. The first samples
-define each field, and every later one is checked against that: a file has one type for all rows.
+A field is a leaf of the tree of a sample; its name is the path to it, such as `point.x`. The first
+samples define each field, and every later one is checked against them: a file has one type for all
+rows.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class Field:
     """One leaf of every sample.
 
     Attributes:
-        name: The path to it, with dots; "" where a sample is a bare value.
-        kind: What it is in every sample; "object" for what has no dtype.
+        name: The path to it, with dots; "" if samples are bare values.
+        kind: Its kind in every sample; "object" if it has no dtype.
     """
 
     name: str
@@ -33,7 +34,7 @@ class Field:
 
 @dataclass(frozen=True)
 class SampleFields:
-    """The fields of samples, as the first ones have them.
+    """The fields of samples, defined by the first ones.
 
     >>> fields = SampleFields.of("npy", [{"x": np.zeros(2), "label": 5}])
     >>> [(field.name, field.kind.shape) for field in fields.fields]
@@ -46,8 +47,8 @@ class SampleFields:
 the samples before it int64[]. Make them alike in a .map(fn) before.
 
     Attributes:
-        format: What they are written as.
-        tree: The first sample, whose structure all have.
+        format: The format to write.
+        tree: The first sample, whose structure all samples have.
         fields: Its leaves.
     """
 
@@ -59,16 +60,16 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
     def of(
         cls, form: str, samples: Sequence[Any], ragged: Sequence[str] | None = None
     ) -> SampleFields:
-        """The fields of the first samples.
+        """Define the fields by the first samples.
 
         Args:
-            form: What they are written as.
-            samples: At least one.
-            ragged: The fields whose arrays may differ in their first axis, beside those of which
-                these samples' do, or have none there; None if no field's may.
+            form: The format to write.
+            samples: The first samples, at least one.
+            ragged: Fields whose arrays may differ in their first axis, in addition to those that do
+                so in these samples or are empty there; None to allow no ragged fields.
 
         Raises:
-            FeedMismatch: A field that is called ragged is not there, or is none.
+            FeedMismatch: A field in `ragged` is missing, or cannot be ragged.
         """
         tree = samples[0]
         if not leaves(tree):
@@ -86,7 +87,7 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
         return cls(form, tree, tuple(fields))
 
     def as_ragged(self, field: Field, ragged: Sequence[str]) -> Field:
-        """The field, as a ragged one if the user calls it so, or it is empty so far."""
+        """Return the field as ragged, if the user says so, or it is empty so far."""
         kind, asked = field.kind, field.name in ragged
         if kind.how == "array" and kind.shape and (asked or not kind.shape[0]):
             return Field(field.name, Kind("ragged", kind.dtype, kind.shape[1:]))
@@ -95,14 +96,14 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
         return field
 
     def columns(self, batch: Sequence[Any], first: int) -> list[Any]:
-        """A column for each field: an array, or a list of what has several lengths, or no dtype.
+        """Return a column per field: an array, or a list if lengths differ or there is no dtype.
 
         Args:
             batch: Samples.
             first: The number of the first one, for errors.
 
         Raises:
-            FeedMismatch: A sample has other fields, or one of another type or shape.
+            FeedMismatch: A sample has other fields, or a field of another type or shape.
         """
         if isinstance(batch, Columns) and all(type(each) is np.ndarray for each in batch.arrays):
             return self._gathered(batch, first)
@@ -113,25 +114,25 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
         table: list[list[Any]] = []
         for number, sample in enumerate(batch):
             if not same_structure(self.tree, sample):
-                self._columns(table, first)  # an earlier mistake is raised first
+                self._columns(table, first)  # raises earlier mistakes first
                 raise self._other_fields(sample, first + number)
             table.append(_ordered_leaves(self.tree, sample))
         return self._columns(table, first)
 
     def _gathered(self, batch: Columns[Any], first: int) -> list[Any]:
-        """The arrays of a batch, each of which holds a field."""
+        """Return the arrays of a batch, one per field."""
         if not same_structure(self.tree, batch.columns):
             raise self._other_fields(batch[0], first)
         parts = _ordered_leaves(self.tree, batch.columns)
         for place, (field, part) in enumerate(zip(self.fields, parts, strict=True)):
-            if part.ndim == 1 and not part.dtype.isnative:  # as the numbers in it are not
+            if part.ndim == 1 and not part.dtype.isnative:  # single numbers are native too
                 parts[place] = part.astype(part.dtype.newbyteorder("="))
             elif not _is_of_kind(Kind("array", part.dtype, part.shape[1:]), field.kind):
                 raise self._differs(field, part[0], first)
         return parts
 
     def _flat(self, batch: Sequence[Any]) -> list[list[Any]] | None:
-        """The values of dicts of leaves, field by field, which is quick; None for other samples."""
+        """Transpose dicts of leaves into values per field, quickly; None for other samples."""
         tree = self.tree
         if type(tree) is not dict or any(branches(part) is not None for part in tree.values()):
             return None
@@ -162,7 +163,7 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
         return columns
 
     def refused(self, field: Field, why: str) -> FeedMismatch:
-        """The error for a field that the format cannot hold, in whatever sample."""
+        """Return the error for a field that the format cannot hold in any sample."""
         names = [each.name for each in self.fields]
         value = leaves(self.tree)[names.index(field.name)]
         return cannot_write(self.format, 0, f"{_name_of(field)} is {_shown(value)}, and {why}.")
@@ -184,12 +185,12 @@ the samples before it int64[]. Make them alike in a .map(fn) before.
 
 
 def cannot_write(form: str, number: int, why: str) -> FeedMismatch:
-    """The error for a sample that a format cannot hold."""
+    """Return the error for a sample that a format cannot hold."""
     return FeedMismatch(f"sample {number:,} cannot be written as {form!r}: {why}")
 
 
 def _kinds_with_ragged(tree: Any, kinds: list[Kind], samples: Sequence[Any]) -> list[Kind]:
-    """The kinds of the leaves of a tree, ragged where the samples' arrays are."""
+    """Make kinds of leaves ragged where the samples' arrays are."""
     for sample in samples:
         if not same_structure(tree, sample):
             break  # raised when it is written
@@ -199,7 +200,7 @@ def _kinds_with_ragged(tree: Any, kinds: list[Kind], samples: Sequence[Any]) -> 
 
 
 def field_kind(leaf: Any) -> Kind:
-    """What a leaf is written as: an array without axes as the number in it.
+    """Return the kind of a leaf; an array without axes counts as a number.
 
     >>> field_kind(3), field_kind(np.array(2, np.int8)).dtype
     (Kind(how='array', dtype=dtype('int64'), shape=()), dtype('int8'))
@@ -213,7 +214,7 @@ def _is_of_kind(found: Kind, kind: Kind) -> bool:
 
 
 def _as_column(values: list[Any], kind: Kind) -> Any:
-    """Values as a column, if a quick check shows that all fit the kind; else None."""
+    """Convert values to a column, if a quick check shows that all fit the kind; else None."""
     types, dtype, shape = {*map(type, values)}, kind.dtype, kind.shape
     if kind.how != "array":
         return values if types == {{"text": str, "bytes": bytes}.get(kind.how)} else None
@@ -226,17 +227,17 @@ def _as_column(values: list[Any], kind: Kind) -> Any:
 
 
 def _as_numbers(values: list[Any], dtype: np.dtype[Any], one: type) -> Any:
-    """Values of one type as an array of numbers, if it is the one of this dtype; else None."""
+    """Convert values of one type to an array, if the type matches the dtype; else None."""
     if dtype.kind not in "biuf" or not (one is dtype.type or NUMBERS.get(one) == dtype):
         return None
     try:
         return np.array(values, dtype)
-    except OverflowError:  # an int that is too large for it
+    except OverflowError:  # an int is too large
         return None
 
 
 def _ordered_leaves(tree: Any, sample: Any) -> list[Any]:
-    """The leaves of a sample, in the order of those of a tree of the same structure."""
+    """Return the leaves of a sample, ordered as in a tree of the same structure."""
     if type(tree) is dict and list(tree) != list(sample):
         sample = {key: sample[key] for key in tree}
     if type(tree) is dict and any(branches(part) is not None for part in tree.values()):

@@ -1,7 +1,7 @@
-"""Cuts samples into shards, and writes their files on several threads, each shard in its order.
+"""Cut samples into shards, and write their files on several threads, each shard in order.
 
-A shard has one thread at a time: pieces of one that is larger than a piece take turns, so that what
-is held of a stream is a piece for each thread, however large shards are.
+One thread at a time writes a shard: pieces of large shards take turns, so at most one piece of a
+stream is in memory per thread, however large shards are.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from jreader.readers import Plane
 from jreader.sources.transactions import synced
 from jreader.workers.memory_estimates import ESTIMATE_EVERY, estimated_bytes
 
-PIECE = SHARD = 1 << 26  # bytes that a thread holds of a stream; and those of a shard by default
-_BLOCK, _MOST = 1 << 23, 1 << 14  # bytes, and samples, that are encoded at once
+PIECE = SHARD = 1 << 26  # bytes of a stream that a thread holds, and the default size of a shard
+_BLOCK, _MOST = 1 << 23, 1 << 14  # bytes and samples to encode at a time
 Append: TypeAlias = Callable[[Sequence[Any], int], None]
-"""Appends samples to a shard, of which the first has this number."""
+"""Appends samples to a shard; the int is the number of the first sample."""
 
 
 class ShardPiece(NamedTuple):
-    """Samples of one shard that follow one another.
+    """Consecutive samples of one shard.
 
     Attributes:
         shard: The number of the shard, from 0.
-        number: Which piece of the shard, from 0.
+        number: The number of the piece in the shard, from 0.
         first: The number of its first sample in the reader.
-        many: How many samples it has; 0 only if it ends a shard that others have begun.
-        samples: The samples, or None where they are found by their indices.
-        last: Whether the shard ends here.
+        many: The number of samples; 0 only to end a shard that other pieces began.
+        samples: The samples; None if they are found by index.
+        last: Whether it ends the shard.
     """
 
     shard: int
@@ -48,7 +48,7 @@ class ShardPiece(NamedTuple):
 
 @dataclass(frozen=True)
 class Cuts:
-    """How many samples each shard has, and how many are encoded at once.
+    """The sizes of shards, and of the blocks to encode.
 
     >>> from itertools import islice
     >>> list(Cuts(each=0, block=1, shards=3, total=10).sizes())
@@ -57,10 +57,10 @@ class Cuts:
     [4, 4, 4]
 
     Attributes:
-        each: How many samples a shard has; the last one has what is left.
-        block: How many samples are encoded at once.
-        shards: How many shards there are instead, as even as they can be.
-        total: How many samples the reader has, where it knows.
+        each: Samples per shard; the last one may have fewer.
+        block: Samples to encode at a time.
+        shards: The number of shards instead, of sizes as equal as possible.
+        total: The number of samples in the reader, if known.
     """
 
     each: int
@@ -69,7 +69,7 @@ class Cuts:
     total: int | None = None
 
     def sizes(self) -> Iterator[int]:
-        """The samples of each shard, if there are as many."""
+        """Yield the size of each shard, if there are enough samples."""
         if self.shards is None or self.total is None:
             yield from repeat(self.each)
             return
@@ -77,7 +77,7 @@ class Cuts:
             yield (number + 1) * self.total // self.shards - number * self.total // self.shards
 
     def check_total(self, seen: int, left: Iterator[Any]) -> None:
-        """Raises ReaderError if there are more samples, or fewer, than shards were cut by."""
+        """Raise ReaderError if the number of samples differs from the planned one."""
         if self.shards is None or (seen == self.total and not any(True for _ in left)):
             return
         gave = f"{seen:,}" if seen != self.total else "more"
@@ -89,14 +89,14 @@ class Cuts:
 
 
 def cuts_for(peeked: list[Any], shards: int | None, each: int | None, total: int | None) -> Cuts:
-    """Cuts by what the first samples weigh, where the user does not say how many to take."""
+    """Choose sizes by the bytes of the first samples, unless the user gives them."""
     mean = max(sum(map(estimated_bytes, peeked)) / len(peeked), 1)
     block = int(min(max(_BLOCK // mean, 1), _MOST))
     return Cuts(each or int(max(SHARD // mean, 1)), block, shards, total)
 
 
 def first_samples(samples: Iterator[Any], many: int) -> list[Any]:
-    """So many of the first samples, or as many as a thread may hold.
+    """Take the first samples, up to a number, or as many as a thread may hold.
 
     >>> first_samples(iter("abc"), 2)
     ['a', 'b']
@@ -105,7 +105,7 @@ def first_samples(samples: Iterator[Any], many: int) -> list[Any]:
 
 
 def indexed_pieces(cuts: Cuts, total: int) -> Iterator[ShardPiece]:
-    """A piece for each shard, of samples that are found by their indices.
+    """Yield a piece for each shard, with samples that are found by index.
 
     >>> [(piece.first, piece.many) for piece in indexed_pieces(Cuts(4, 1), 9)]
     [(0, 4), (4, 4), (8, 1)]
@@ -122,15 +122,15 @@ def indexed_pieces(cuts: Cuts, total: int) -> Iterator[ShardPiece]:
 def streamed_pieces(
     cuts: Cuts, samples: Iterable[Any], most: float = PIECE
 ) -> Iterator[ShardPiece]:
-    """Pieces of samples as they come; of one shard several, if they are large.
+    """Yield pieces of a stream of samples; large shards have several.
 
     >>> pieces = streamed_pieces(Cuts(4, 1), range(5))
     >>> [(piece.shard, piece.samples, piece.last) for piece in pieces]
     [(0, [0, 1, 2, 3], True), (1, [4], True)]
 
     Raises:
-        ReaderError: There are more samples, or fewer, than the reader had said, and shards were cut
-            by that.
+        ReaderError: The number of samples differs from the one that the reader declared, and that
+            shards were planned for.
     """
     left, first, ended = iter(samples), 0, False
     for shard, size in enumerate(cuts.sizes()):
@@ -149,14 +149,14 @@ def streamed_pieces(
 
 
 def _at_most(left: Iterator[Any], many: int, most: float) -> tuple[list[Any], bool]:
-    """At most so many of the samples that are left, of so many bytes; and whether they end."""
+    """Take samples up to a number and a size in bytes; also return whether they ended."""
     some: list[Any] = []
     size = 0.0
     for sample in left:
         some.append(sample)
         if len(some) == many:
             return some, False
-        if len(some) % ESTIMATE_EVERY == 1:  # the first too: it may be a large one
+        if len(some) % ESTIMATE_EVERY == 1:  # the first too, in case it is large
             size += (ESTIMATE_EVERY if size else 1) * estimated_bytes(sample)
             if size >= most:
                 return some, False
@@ -164,12 +164,12 @@ def _at_most(left: Iterator[Any], many: int, most: float) -> tuple[list[Any], bo
 
 
 class Format(NamedTuple):
-    """What all shards of a format have in common.
+    """The properties of all shards of a format.
 
     Attributes:
-        stems: What the names of files begin with: a shard has a file for each.
-        begun: Begins the files of a shard, one for each of `stems`, and ends them.
-        suffixes: What their names end in, if it is not the name of the format.
+        stems: The name prefixes of the files in a shard.
+        begun: Opens the files of a shard, one for each of `stems`, and closes them.
+        suffixes: Their suffixes, if not the name of the format.
     """
 
     stems: tuple[str, ...]
@@ -177,13 +177,13 @@ class Format(NamedTuple):
     suffixes: tuple[str, ...] = ()
 
 
-class Stopped(Exception):  # no error: raised where the result is no longer wanted
-    """A piece before this one has failed, or the writing was given up."""
+class Stopped(Exception):  # not an error: the result is no longer wanted
+    """An earlier piece failed, or writing was stopped."""
 
 
 @dataclass
 class _OpenShard:
-    """A shard in work: its files, and the number of the piece whose turn it is."""
+    """A shard being written: its files, and the number of the piece whose turn it is."""
 
     append: Append
     files: ExitStack
@@ -192,19 +192,19 @@ class _OpenShard:
 
 @dataclass(eq=False)
 class ShardWriters:
-    """Writes pieces, on whatever thread calls it.
+    """Writes pieces, on any thread that calls it.
 
     Attributes:
-        folder: Where to.
-        format: How.
-        suffix: What the names of files end in, where the format does not say.
-        block: How many samples are encoded at once.
-        plane: Where samples are found by their indices, if pieces have none.
-        encode: What is called with each sample first.
+        folder: The folder to write to.
+        format: The format.
+        suffix: The suffix of files, unless the format has its own.
+        block: Samples to encode at a time.
+        plane: Finds samples by index, for pieces without samples.
+        encode: Called with each sample first.
         on_written: Called with the number of samples written.
-        begun: The shards in work.
+        begun: The shards being written.
         turns: Notified when a piece is written.
-        end: Samples from here on are not written any more.
+        end: Samples from here on are no longer written.
     """
 
     folder: Path
@@ -219,7 +219,7 @@ class ShardWriters:
     end: float = math.inf
 
     def __call__(self, piece: ShardPiece) -> int:
-        """Writes a piece; gives the number of its shard."""
+        """Write a piece; return the number of its shard."""
         try:
             shard = self._begin(piece)
             self._write(piece, shard.append)
@@ -228,7 +228,7 @@ class ShardWriters:
                 for path in self._paths(piece.shard):
                     synced(path)
         except BaseException:
-            self._end(piece.first)  # earlier pieces continue: their error would be the first
+            self._end(piece.first)  # earlier pieces continue: their error would come first
             raise
         with self.turns:
             shard.turn += 1
@@ -238,7 +238,7 @@ class ShardWriters:
         return piece.shard
 
     def stop(self) -> None:
-        """Has all threads end soon."""
+        """Make all threads stop soon."""
         self._end(-1)
 
     def _end(self, first: int) -> None:
@@ -247,13 +247,13 @@ class ShardWriters:
             self.turns.notify_all()
 
     def close(self) -> None:
-        """Closes the files of shards that are not whole; no thread is at work any more."""
+        """Close the files of unfinished shards, once all threads have ended."""
         for shard in self.begun.values():
-            with suppress(Exception):  # a disk that is full, say: the files will be deleted
+            with suppress(Exception):  # such as a full disk: the files will be deleted
                 shard.files.close()
 
     def renamed(self, shards: int) -> list[str]:
-        """Renames all files, with their count in each name; returns the names."""
+        """Rename all files to include their number; return the names."""
         names = []
         suffixes = self.format.suffixes or repeat(self.suffix)
         for place, (stem, suffix) in enumerate(zip(self.format.stems, suffixes, strict=False)):
@@ -267,14 +267,14 @@ class ShardWriters:
         return [self.folder / f"{place}-{shard}.part" for place in range(len(self.format.stems))]
 
     def _begin(self, piece: ShardPiece) -> _OpenShard:
-        """Waits for the turn of a piece."""
+        """Wait for the turn of a piece."""
         with self.turns:
             if not piece.number and piece.first <= self.end:
                 files = ExitStack()
                 append = files.enter_context(self.format.begun(self._paths(piece.shard)))
                 self.begun[piece.shard] = _OpenShard(append, files)
             while piece.first <= self.end:
-                # the piece before was drawn before, so a thread is at work on it, or was
+                # the previous piece was drawn earlier, so a thread has it, or had it
                 shard = self.begun.get(piece.shard)
                 if shard is not None and shard.turn == piece.number:
                     return shard

@@ -1,9 +1,9 @@
-"""Shards of Parquet and Arrow: a row group, or a record batch, for each block of samples.
+"""Shards of Parquet and Arrow: a row group, or a record batch, per block of samples.
 
-Numbers and times keep their dtype. Arrays of one shape are lists of a fixed size, those that differ
-in their first axis are lists, and dicts in samples are structs. Arrays of several axes are lists in
-lists in Arrow, which Hugging Face reads, and tensors of a fixed shape in Parquet. Its pages have
-checksums, which the reader verifies; files of Arrow are not compressed, so that they can be mapped.
+Numbers and times keep their dtype. Arrays of one shape become fixed-size lists, those that differ
+in their first axis lists, and nested dicts structs. Arrays of several axes become nested lists in
+Arrow, which Hugging Face reads, and fixed-shape tensors in Parquet. Parquet pages have checksums,
+which the reader verifies; Arrow files are not compressed, so that they can be mapped.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _TYPES = [
 def table_shards(
     form: str, samples: Sequence[Any], name: str, ragged: Sequence[str] = ()
 ) -> Format:
-    """How samples become files of tables.
+    """Return the format that writes samples like these to table files.
 
     Args:
         form: "arrow" or "parquet".
-        samples: The first ones, at least one.
-        name: What the files are called.
-        ragged: The names of fields whose arrays differ in their first axis, also if these do not.
+        samples: The first samples, at least one.
+        name: The file name.
+        ragged: The names of fields whose arrays differ in their first axis, even if these do not.
 
     Raises:
         FeedMismatch: The format cannot hold such samples.
@@ -62,7 +62,7 @@ def table_shards(
 def _table_shard(
     fields: SampleFields, types: Sequence[Any], schema: Any, paths: Sequence[Path]
 ) -> Iterator[Append]:
-    """One file, with a row group or record batch for each batch, which ends with the footer."""
+    """Open one file, with a row group or record batch per batch, and a footer at the end."""
     begun, options = pyarrow().ipc.new_file, {}
     if fields.format == "parquet":
         begun = import_module("pyarrow.parquet").ParquetWriter
@@ -81,7 +81,7 @@ def _table_shard(
 
 
 def _repeated(field: Field) -> str:
-    """The column of a field as Parquet names it, if its values are likely to repeat; else ""."""
+    """Return the field's Parquet column, if its values are likely to repeat; else ""."""
     kind = field.kind
     if kind.how not in ("text", "bytes") and kind.dtype.kind not in "iu":
         return ""
@@ -90,7 +90,7 @@ def _repeated(field: Field) -> str:
 
 
 def _wrong_columns(tree: Any, before: str) -> str:
-    """What is wrong in a sample: a name that is no text, or a part that is no dict, or is empty."""
+    """Describe what is wrong in a sample: a name is not text, or a part is no dict or empty."""
     parts = branches(tree)
     if parts is None:
         return ""
@@ -105,7 +105,7 @@ def _wrong_columns(tree: Any, before: str) -> str:
 
 
 def _type(fields: SampleFields, field: Field) -> Any:
-    """Arrow's type for a field, one that the reader takes for the same."""
+    """Return the Arrow type of a field, which the reader converts back to the same kind."""
     pa, kind, form = pyarrow(), field.kind, fields.format.title()
     if plain := {"text": pa.string, "bytes": pa.binary}.get(kind.how):
         return plain()
@@ -127,7 +127,7 @@ def _type(fields: SampleFields, field: Field) -> Any:
 
 
 def _cast_hint(dtype: np.dtype[Any]) -> str:
-    """What to type for a dtype that Arrow has not, or gives back as another one."""
+    """Return what to type for a dtype that Arrow lacks, or returns as another one."""
     if not dtype.isnative:
         return f"type .astype({dtype.newbyteorder('=').str!r}) in a .map(fn) before"
     if dtype.kind in "US":
@@ -138,7 +138,7 @@ def _cast_hint(dtype: np.dtype[Any]) -> str:
 
 
 def _array(form: str, field: Field, column: Any, kind: Any, first: int) -> Any:
-    """Rows of a field as an array of Arrow."""
+    """Convert the rows of a field to an Arrow array."""
     pa, how, shape = pyarrow(), field.kind.how, field.kind.shape
     if how in ("text", "bytes"):
         return _texts(form, field, column, kind, first)
@@ -167,7 +167,7 @@ def _texts(form: str, field: Field, column: Any, kind: Any, first: int) -> Any:
 def _check_times(
     form: str, field: Field, flat: Any, each: int, rows: Sequence[int] | None, first: int
 ) -> None:
-    """Raises FeedMismatch for a NaT; every value of a row is so many in `flat`."""
+    """Raise FeedMismatch for a NaT; each row has `each` values in `flat`, or `rows` lengths."""
     if flat.dtype.kind not in "Mm" or not (gaps := np.isnat(flat)).any():
         return
     place = int(gaps.argmax()) // each
@@ -177,7 +177,7 @@ def _check_times(
 
 
 def _list_array(field: Field, array: Any, rows: Sequence[int], first: int) -> Any:
-    """Values of rows of several lengths, as lists."""
+    """Convert the values of rows of several lengths to lists."""
     pa = pyarrow()
     offsets = offsets_of(rows)
     if offsets[-1] > np.iinfo(np.int32).max:
@@ -190,7 +190,7 @@ def _list_array(field: Field, array: Any, rows: Sequence[int], first: int) -> An
 
 
 def _arrow_fields(types: dict[str, Any]) -> list[tuple[str, Any]]:
-    """The names and types of columns; a dict of types is a struct."""
+    """Return the names and types of columns; a dict of types is a struct."""
     return [
         (name, pyarrow().struct(_arrow_fields(part)) if isinstance(part, dict) else part)
         for name, part in types.items()
@@ -198,7 +198,7 @@ def _arrow_fields(types: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _arrow_array(part: Any) -> Any:
-    """An array of Arrow; a dict of arrays is one of structs."""
+    """Return an Arrow array; a dict of arrays becomes one of structs."""
     if not isinstance(part, dict):
         return part
     return pyarrow().StructArray.from_arrays([*map(_arrow_array, part.values())], [*part])

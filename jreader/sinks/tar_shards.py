@@ -1,4 +1,4 @@
-"""Shards of tar in WebDataset's layout: a member for each field of a sample, named by its key."""
+"""Shards of tar in WebDataset's layout: a member per field of a sample, named by its key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jreader.sources.stored_columns import npy_head
 from jreader.sources.tar_files import split_name
 
 _BLOCK, _END = 512, 10240
-_FAST = 100  # characters of a name that a header has room for
+_FAST = 100  # characters of a name that fit in a header
 _KEY = "__key__"
 _HELD = "fields are bytes, texts, numbers, or JSON ('meta.json'): encode it in a .map(fn) before"
 _FOR_ARRAYS = "arrays have extensions that end in npy: call it {!r}"
@@ -29,14 +29,14 @@ _cannot_write = partial(cannot_write, "tar")
 
 
 def tar_shards(samples: Sequence[Any], name: str) -> Format:
-    """How samples become tar archives.
+    """Return the format that writes samples to tar archives.
 
     Args:
-        samples: The first ones, at least one.
-        name: What the files are called.
+        samples: The first samples, at least one.
+        name: The file name.
 
     Raises:
-        FeedMismatch: They are no dicts of what tar can hold.
+        FeedMismatch: They are not dicts of values that tar can hold.
     """
     _members(samples[0], 0)
     return Format((name,), _tar_shard)
@@ -44,7 +44,7 @@ def tar_shards(samples: Sequence[Any], name: str) -> Format:
 
 @contextmanager
 def _tar_shard(paths: Sequence[Path]) -> Iterator[Append]:
-    """One archive, which ends with zeros."""
+    """Open one archive, which ends with zeros."""
     latest: str | None = None
     with paths[0].open("xb") as file:
 
@@ -72,7 +72,7 @@ def _tar_shard(paths: Sequence[Path]) -> Iterator[Append]:
 
 
 def _members(sample: Any, number: int) -> tuple[str, list[tuple[str, bytes]]]:
-    """The key of a sample, and the bytes of each of its fields."""
+    """Return the key of a sample, and the bytes of each of its fields."""
     if not isinstance(sample, dict) or not {*sample} - {_KEY}:
         raise _cannot_write(
             number,
@@ -109,7 +109,7 @@ def _encodes(name: str) -> bool:
 
 
 def _field_bytes(name: Any, value: Any, number: int) -> bytes:
-    """The bytes of a field: by its type, and where that does not say, by its extension."""
+    """Encode a field: by its type, or, if that is not enough, by its extension."""
     _check_extension(name, number)
     if isinstance(value, bytes):
         return value
@@ -152,7 +152,7 @@ def _npy_bytes(name: str, value: Any, number: int) -> bytes:
     return out.getvalue()
 
 
-@lru_cache(256)  # to make it takes longer than all else
+@lru_cache(256)  # building one takes longer than everything else
 def _npy_head(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     return npy_head(dtype, shape[1:], shape[0])
 
@@ -162,7 +162,7 @@ def _refused(name: str, value: Any, number: int, why: str) -> FeedMismatch:
 
 
 def _header(name: str, size: int) -> bytes:
-    """The header of a member; that of `tarfile` takes ten times as long, and is for long names."""
+    """Return the header of a member; `tarfile` takes ten times as long, and is for long names."""
     if len(name) > _FAST or not name.isascii() or size >= 1 << 33:
         member = tarfile.TarInfo(name)
         member.size, member.mode = size, 0o644

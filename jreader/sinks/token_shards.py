@@ -1,8 +1,8 @@
-"""Shards of token ids as nanoGPT, llm.c and Megatron read them: documents one behind another.
+"""Shards of token ids as nanoGPT, llm.c and Megatron read them: concatenated documents.
 
-A file of nanoGPT has nothing but the tokens. One of llm.c has 256 int32 before them, and `eos` in
-front of each document instead of behind it. One of Megatron has an `.idx` beside it, which says
-where documents begin. The layouts are those that `tokens` reads (`token_files.py`).
+A nanoGPT file holds only tokens. An llm.c file has 256 int32 before them, and `eos` before each
+document instead of after it. A Megatron file has an `.idx` beside it, which lists where documents
+begin. `tokens` reads these layouts (`token_files.py`).
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from jreader.sinks.sample_fields import cannot_write
 from jreader.sinks.shard_writers import Append, Format
 from jreader.sources.token_files import IDX_DTYPES, IDX_MAGIC, LLMC, LLMC_HEAD
 
-_WIDE = {"llmc": "uint32", "megatron": "int32", "nanogpt": "uint32"}  # the other one is uint16
-_MOST = np.iinfo(np.int32).max  # tokens of a file of llm.c, and of a document of Megatron
+_WIDE = {"llmc": "uint32", "megatron": "int32", "nanogpt": "uint32"}  # the alternative is uint16
+_MOST = np.iinfo(np.int32).max  # tokens in an llm.c file, or in a Megatron document
 
 
 def token_shards(form: str, _: Any, name: str, dtype: Any = "uint16", eos: Any = None) -> Format:
-    """How samples become files of tokens; whether they are documents shows as they are written.
+    """Return the format that writes documents to token files; they are checked when written.
 
     Args:
         form: "llmc", "megatron" or "nanogpt".
-        name: What the files are called.
-        dtype: Of the tokens in the file.
-        eos: The token that documents end with, or begin with in llm.c; None for none.
+        name: The file name.
+        dtype: The dtype of the tokens in the file.
+        eos: The token that ends documents, or begins them in llm.c; None for none.
 
     Raises:
         TypeError: `eos` is not a whole number.
-        ValueError: The format holds no such tokens.
+        ValueError: The format cannot hold such tokens.
     """
     kind = next((kind for kind in map(np.dtype, ("uint16", _WIDE[form])) if kind == dtype), None)
     if kind is None or (eos is not None and check_number("eos", eos) > np.iinfo(kind).max):
@@ -50,7 +50,7 @@ def token_shards(form: str, _: Any, name: str, dtype: Any = "uint16", eos: Any =
 
 @contextmanager
 def _token_shard(form: str, kind: Any, eos: int | None, paths: Sequence[Path]) -> Iterator[Append]:
-    """A file of tokens, whose header or `.idx` is written when all of them are there."""
+    """Open a file of tokens; write its header or `.idx` at the end."""
     counts: list[Array] = []
     leads, fits = form == "llmc", np.iinfo(kind)
     with paths[0].open("xb") as file:

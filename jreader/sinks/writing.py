@@ -1,4 +1,4 @@
-"""`write`: the samples of any reader as files, in shards, on several threads."""
+"""`write`: write the samples of any reader to files, in shards, on several threads."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ _FORMATS: dict[str, Callable[..., Format]] = {
     **{form: partial(token_shards, form) for form in _TOKENS},
 }
 _EXTRAS: dict[str, Any] = {"arrayrecord": array_record, "arrow": pyarrow, "parquet": pyarrow}
-_LOOKED_AT = 128  # first samples, which set the size of shards and the fields
-_PATIENCE = 5.0  # seconds that threads have to end, where something was wrong
+_LOOKED_AT = 128  # first samples, which determine the fields and the size of shards
+_PATIENCE = 5.0  # seconds that threads have to end after an error
 _CALL = "write(reader, path, format)"
 _SHARD = re.compile(r".*-\d{5,}-of-\d{5,}\.\w+")
 
@@ -94,10 +94,9 @@ def write(
     ...     [os.path.basename(path) for path in paths], [int(row) for row in npy(paths)()]
     (['five-00000-of-00002.npy', 'five-00001-of-00002.npy'], [0, 1, 2, 3, 4])
 
-    The folder appears whole or not at all: shards are written to a hidden folder beside it, which
-    is
-    renamed once all samples are on the disk. The next run that writes to this folder removes the
-    leftovers of a killed run.
+    The folder appears complete or not at all: shards are written to a hidden folder beside it,
+    which is renamed once all samples are on disk. The next run that writes to this folder removes
+    the leftovers of a killed run.
 
     All threads read an indexed reader, each for its own shard. One thread at a time reads a stream
     (always the same one if it runs your code), while the others encode; each holds 64 MB of it, or
@@ -122,24 +121,24 @@ def write(
 
     Args:
         reader: Any reader of samples, not of batches.
-        path: A folder that is new or empty. Files are named after it, `NAME-00000-of-00012.tar`;
-            those of "npy" after the fields, if there are some.
+        path: A folder that is new or empty. Files are named after it, as `NAME-00000-of-00012.tar`;
+            those of "npy" after the fields, if there are any.
         format: "arrayrecord", "arrow", "llmc", "megatron", "nanogpt", "npy", "parquet" or "tar".
-        shards: The number of shards, whose sizes differ by one sample at most; for readers of known
-            length.
-        samples_per_shard: Samples per shard, the last one fewer, instead of `shards`. None for
+        shards: The number of shards, whose sizes differ by at most one sample; needs a reader of
+            known length.
+        samples_per_shard: Samples per shard, fewer in the last one, instead of `shards`. None for
             64 MB per shard, estimated from the first 128 samples.
         ragged: For "arrow" and "parquet", the names of fields whose arrays differ in their first
-            axis. Needed only where the first 128 samples do not show it.
+            axis. Needed only if the first 128 samples do not show it.
         field: The only field to write: a key of dicts, or an index of tuples.
-        dtype: The dtype of token ids: "uint16" (the default), or what larger ones need, which is
-            "int32" for "megatron" and "uint32" for "nanogpt" and "llmc" (its files of Llama 3).
+        dtype: The dtype of token ids: "uint16" (the default), or, for larger ones, "int32" with
+            "megatron" and "uint32" with "nanogpt" and "llmc" (its Llama 3 files).
         eos: The token that ends each document ("llmc": begins it), added where a document lacks it;
-            None for documents as they are.
+            None to write documents unchanged.
         encode: A function of a sample, or of its `field`, called on the threads; its result is
             written.
         overwrite: Whether to replace the shards in the folder once all are written. A folder with
-            files other than shards is refused.
+            other files is refused.
         threads: The number of threads that write; None for one per core, at most 8.
         progress: Whether to show a progress bar.
 
@@ -148,7 +147,7 @@ def write(
         FileExistsError: The folder has files in it.
         FeedMismatch: The format cannot hold a sample, or a sample differs from earlier ones.
             Nothing is written.
-        ValueError: There are no samples, or endless ones: type `.firstn(n)`.
+        ValueError: There are no samples, or the reader is endless: type `.firstn(n)`.
         OSError: The disk is full, or the file system fails. Nothing is left behind.
         ReaderError: Another process is writing to the folder.
     """
@@ -192,7 +191,7 @@ def write(
                 written = _on_threads(writers, pieces, many, place, drawer)
             names = writers.renamed(written)
     finally:
-        with suppress(ValueError):  # a thread that does not end is inside
+        with suppress(ValueError):  # a hanging thread is still inside
             drawer.close(wait=False)
         for thread in drawer.threads:
             thread.join(_PATIENCE)
@@ -200,7 +199,7 @@ def write(
 
 
 def _with_peeked(reader: Reader[Any], peeked: list[Any]) -> Pass[Any]:
-    """A pass over a reader, whose first samples were drawn already."""
+    """Start a pass and draw its first samples into `peeked`."""
     up = start(reader)
     try:
         peeked += first_samples(up.items, _LOOKED_AT)
@@ -213,7 +212,7 @@ def _with_peeked(reader: Reader[Any], peeked: list[Any]) -> Pass[Any]:
 def _pieces(
     cuts: Cuts, plane: Plane | None, peeked: list[Any], up: Pass[Any]
 ) -> Iterator[ShardPiece]:
-    """Pieces of all samples: of those that a pass gives, unless they are found by their indices."""
+    """Yield pieces of all samples: streamed, unless samples are found by index."""
     if plane is None:
         return streamed_pieces(cuts, _all_samples(peeked, up.items))
     up.close()
@@ -221,7 +220,7 @@ def _pieces(
 
 
 def _all_samples(peeked: list[Any], left: Iterator[Any]) -> Iterator[Any]:
-    """All samples, those that were peeked at first; none is held longer than it is needed."""
+    """Yield all samples, the peeked ones first; hold none longer than necessary."""
     peeked.reverse()
     while peeked:
         yield peeked.pop()
@@ -229,11 +228,11 @@ def _all_samples(peeked: list[Any], left: Iterator[Any]) -> Iterator[Any]:
 
 
 def _writable(reader: Reader[Any], field: str | int | None) -> Reader[Any]:
-    """What is written of a reader.
+    """Return the reader of what to write.
 
     Raises:
-        TypeError: It gives batches.
-        ValueError: Its plan has no end.
+        TypeError: It yields batches.
+        ValueError: It is endless.
     """
     if gives_batches(reader):
         raise TypeError(
@@ -250,7 +249,7 @@ def _writable(reader: Reader[Any], field: str | int | None) -> Reader[Any]:
 
 
 def _is_endless(reader: Reader[Any]) -> bool:
-    """Whether the plan of a stream repeats epochs for ever."""
+    """Return whether a stream repeats epochs forever."""
     while isinstance(reader, Node) and not isinstance(reader, firstn):
         if isinstance(reader, epochs) and reader.n is None:
             return True
@@ -289,7 +288,7 @@ def _check_shards(reader: Reader[Any], shards: int | None, total: int | None) ->
 
 
 def _checked_options(form: str, ragged: Any, dtype: Any, eos: Any) -> dict[str, Any]:
-    """Checks the options of a format, and that its package can be imported."""
+    """Check the options of a format, and import its package."""
     if isinstance(ragged, str) or not all(isinstance(field, str) for field in ragged):
         raise TypeError(f"ragged of {_CALL} is a list of names of fields, not {ragged!r}.")
     options = {"ragged": ragged or None, "dtype": dtype, "eos": eos}
@@ -302,7 +301,7 @@ def _checked_options(form: str, ragged: Any, dtype: Any, eos: Any) -> dict[str, 
 
 
 def _naming_errors(encode: Any, place: str) -> Callable[[Any], Any] | None:
-    """A user's function of a sample, whose errors say where they were raised."""
+    """Wrap a user's function of a sample, so that errors say where it was called."""
     if encode is None:
         return None
     errors.check_function(f"encode of {_CALL}", encode)
@@ -321,7 +320,7 @@ def _naming_errors(encode: Any, place: str) -> Callable[[Any], Any] | None:
 def _on_threads(
     writers: ShardWriters, pieces: Iterator[ShardPiece], threads: int, place: str, drawer: Drawer
 ) -> int:
-    """Writes all pieces; returns how many shards there are."""
+    """Write all pieces; return the number of shards."""
     apart = drawer if drawer.apart else None
     close = partial(drawer.close, wait=False) if apart else lambda: None
     up: Pass[ShardPiece] = Pass(pieces, lambda: None, close)
@@ -342,11 +341,11 @@ def _on_threads(
 
 
 def checked_folder(path: Any, suffixes: tuple[str, ...]) -> Path:
-    """The folder that a path names, absolute and without links.
+    """Return the folder of a path, absolute and without links.
 
     Raises:
-        TypeError: It is no path.
-        ValueError: It is elsewhere, or is named like a file.
+        TypeError: It is not a path.
+        ValueError: It is remote, or named like a file.
     """
     name = path_text(path)
     if not name:
@@ -368,9 +367,9 @@ def checked_folder(path: Any, suffixes: tuple[str, ...]) -> Path:
 
 
 def check_free(folder: Path, *, overwrite: bool) -> None:
-    """Raises FileExistsError if there is something in a folder that would be lost.
+    """Raise FileExistsError if writing to the folder would lose files.
 
-    With `overwrite`, shards that were written before are no such thing; other files are.
+    With `overwrite`, existing shards may be replaced, but not other files.
     """
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"path of {_CALL} needs a folder, and {str(folder)!r} is a file.")
