@@ -1,4 +1,4 @@
-"""Which characters of a rendered chat the assistant says."""
+"""Find the characters of a rendered chat that the assistant says."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy as np
 from jreader.chats.tracked_text import GENERATED, OF_TOOL, STEP, Tracked, tracked
 
 Edges: TypeAlias = tuple[str, str]
-"""What a template writes around a reply: a prompt that ends before it, and a marker behind it."""
+"""What a template writes around a reply: the prompt before it, and the marker that ends it."""
 
 _TURN = [{"role": role, "content": role} for role in ("user", "assistant")]
 
 
 class Span(NamedTuple):
-    """A part of a rendered chat that comes from one message: the first is 1, the template is 0.
+    """A part of a rendered chat that comes from one message: 1 is the first, 0 the template.
 
     Attributes:
-        begin: Its first character.
-        end: The one behind it.
-        message: The message.
-        ended: Whether what ends it is known.
+        begin: The index of its first character.
+        end: The index after its last character.
+        message: The number of the message.
+        ended: True if the end of the reply was found.
     """
 
     begin: int
@@ -34,9 +34,9 @@ class Span(NamedTuple):
 
 
 def with_owners(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Messages whose texts have them as owner; without None, as transformers has them.
+    """Mark the texts of messages with their owner; drop None values, as transformers does.
 
-    It also gives reasoning the names under which templates read it.
+    Also copy reasoning to the names under which templates read it.
     """
     made = []
     for number, message in enumerate(messages, 1):
@@ -51,10 +51,10 @@ def with_owners(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def edges_of(call: str, render: Callable[..., Tracked]) -> Edges:
-    """What a template writes around replies, from how it renders two questions and answers.
+    """Infer what a template writes around replies by rendering two questions and answers.
 
     Args:
-        call: The call that the template was given to, for errors.
+        call: The call that received the template, for errors.
         render: Renders messages.
 
     Raises:
@@ -71,29 +71,29 @@ def edges_of(call: str, render: Callable[..., Tracked]) -> Edges:
             f"{call} cannot tell what ends a reply in {text!r}: put {{% generation %}} and "
             "{% endgeneration %} around what the assistant says, in the template."
         )
-    header = text[parts[0].end : parts[1].begin].rstrip(" ")  # where there is no prompt for a reply
+    header = text[parts[0].end : parts[1].begin].rstrip(" ")  # no generation prompt
     prompt = prompted[len(_shared_begin(asked, prompted)) :] or header
-    return str.__str__(prompt), str.__str__(marker.rstrip())  # plain, so that they travel
+    return str.__str__(prompt), str.__str__(marker.rstrip())  # plain str, to pickle
 
 
 def _marker(text: Tracked, parts: Sequence[Span]) -> str | None:
-    """What stands behind replies, whether a question follows or not; None if that is unclear."""
+    """Return what follows replies, with or without another question; None if that is unclear."""
     at_end = text[parts[3].end :]
     shared = _shared_begin(text[parts[1].end : parts[2].begin], at_end)
     if shared == at_end:
         return shared
-    found = re.match(r"\s*<[^<>]+>", shared)  # the template writes more behind the last reply
+    found = re.match(r"\s*<[^<>]+>", shared)  # the template adds more after the last reply
     return found and found[0]
 
 
 def _shared_begin(first: str, second: str) -> str:
-    """What two texts begin with alike."""
+    """Return the common prefix of two texts."""
     pairs = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
     return first[: len(list(pairs))]
 
 
 def parts_of(text: Tracked) -> list[Span]:
-    """The parts of a rendered chat, from the first to the last character of a message each."""
+    """Return the span of each message in a rendered chat, from its first to its last character."""
     codes = np.frombuffer(text.owners.encode("utf-32-le", "surrogatepass"), np.uint32)
     places = np.flatnonzero(codes >= STEP)
     runs = np.split(places, np.flatnonzero(np.diff(codes[places] // STEP)) + 1)
@@ -102,7 +102,7 @@ def parts_of(text: Tracked) -> list[Span]:
 
 
 def with_edges(text: Tracked, edges: Edges) -> Iterator[Span]:
-    """The parts, each from the end of the prompt before it to the end of the marker behind it."""
+    """Extend each part from the end of the prompt before it to the end of the marker after it."""
     parts, before, (prompt, marker) = parts_of(text), 0, edges
     for part, after in zip(parts, [*(part.begin for part in parts[1:]), len(text)], strict=False):
         begins, ends = text.rfind(prompt, before, part.begin), text.find(marker, part.end, after)
@@ -112,14 +112,14 @@ def with_edges(text: Tracked, edges: Edges) -> Iterator[Span]:
 
 
 def generated(text: Tracked) -> Iterator[Span]:
-    """The parts that stand in `generation` blocks."""
+    """Yield the parts inside `generation` blocks."""
     bits = {ord(own): ord(own) & GENERATED for own in {*text.owners}}
     for block in re.finditer(r"\x01+", text.owners.translate(bits)):
         yield Span(*block.span(), ord(max(text.owners[slice(*block.span())])) // STEP)
 
 
 def without_tools(text: Tracked, part: Span) -> Span:
-    """The part up to where it calls tools; empty, if it says nothing before."""
+    """Cut a part where it starts to call tools; the result is empty if it says nothing before."""
     owners = [ord(own) for own in text.owners[part.begin : part.end]]
     calls = next((n for n, own in enumerate(owners) if own & OF_TOOL), None)
     said = [n for n, own in enumerate(owners[:calls], part.begin + 1) if own >= STEP]

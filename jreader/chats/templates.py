@@ -1,6 +1,6 @@
-"""Chat templates as models ship them, rendered as transformers does, into tracked texts.
+"""Render the chat templates that models ship, as transformers does, into tracked strings.
 
-It imports Jinja, so that only what renders imports it.
+Imports Jinja, so only code that renders imports this module.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jreader.readers.trees import leaves
 
 
 class _Generation(Extension):
-    """The block `{% generation %}`: what stands in it is what the model says."""
+    """The block `{% generation %}`: the model says its content."""
 
     tags = {"generation"}  # noqa: RUF012  # as Jinja declares it
 
@@ -32,14 +32,14 @@ class _Generation(Extension):
 
     @staticmethod
     def generated(caller: Any) -> str:
-        """What the block renders, marked as said."""
+        """Render the block, marked as generated."""
         text = caller()
         owners = {ord(own): ord(own) | GENERATED for own in {*text.owners}}
         return Tracked(text, text.owners.translate(owners))
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    concat = staticmethod(rejoined)  # of outputs, blocks and macros
+    concat = staticmethod(rejoined)  # joins outputs, blocks and macros
 
 
 def _refuse(message: str) -> None:
@@ -47,11 +47,11 @@ def _refuse(message: str) -> None:
 
 
 def _now(form: str) -> str:
-    return datetime.now().astimezone().strftime(form)  # templates print the user's day
+    return datetime.now().astimezone().strftime(form)  # templates print the user's date
 
 
 def _to_json(value: Any, ensure_ascii: bool = False, **options: Any) -> str:
-    """As JSON, with nothing escaped for HTML; it belongs to whom its first text belongs to."""
+    """Convert to JSON without HTML escapes; the result belongs to the owner of its first text."""
     text = json.dumps(value, ensure_ascii=ensure_ascii, **options)
     owners = (leaf.owners[0] for leaf in leaves(value) if isinstance(leaf, Tracked) and leaf)
     return Tracked(text, next(owners, "\0") * len(text))
@@ -65,11 +65,11 @@ _environment.globals |= {"raise_exception": _refuse, "strftime_now": _now}
 _environment.globals |= {"tools": None, "documents": None, "add_generation_prompt": False}
 
 
-@lru_cache(32)  # plans travel with the text alone
+@lru_cache(32)  # plans pickle only the text
 def compiled(text: str) -> Template:
-    """The template of a text."""
+    """Compile a template."""
     made = _environment.from_string(text)
-    made.root_render_func.__globals__["str_join"] = _joined_all  # of `a ~ b`
+    made.root_render_func.__globals__["str_join"] = _joined_all  # for `a ~ b`
     return made
 
 
@@ -78,7 +78,7 @@ def _joined_all(parts: Iterable[Any]) -> str:
 
 
 def names_read(text: str) -> set[str]:
-    """The names that a template reads and does not set.
+    """Return the names that a template reads and does not set.
 
     >>> sorted(names_read("{% set a = b %}{{ a ~ bos_token }}"))
     ['b', 'bos_token']

@@ -1,4 +1,4 @@
-"""`chat`: messages as tokens, with a mask of what the assistant says."""
+"""`chat`: turn messages into tokens, with a mask of what the assistant says."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _CALL = "chat(reader, tokenizer, template)"
 
 
 def coder_of(call: str, tokenizer: Any) -> tuple[Callable[..., Any], Callable[..., str]]:
-    """What a tokenizer does: a function from a text to tokens and offsets, and one back.
+    """Return a tokenizer's functions: one from text to tokens and offsets, and one back.
 
     Args:
-        call: The call that it was given to, for errors.
-        tokenizer: Of tokenizers or of transformers; or a pair of functions.
+        call: The call that received the tokenizer, for errors.
+        tokenizer: A tokenizer of tokenizers or transformers; or a pair of functions.
 
     Raises:
-        TypeError: It is none of these.
-        ValueError: It truncates or pads.
+        TypeError: The tokenizer is none of these.
+        ValueError: The tokenizer truncates or pads.
     """
     if isinstance(tokenizer, tuple) and len(tokenizer) == 2 and all(map(callable, tokenizer)):
         return tokenizer
-    known = getattr(tokenizer, "backend_tokenizer", tokenizer)  # that of transformers is inside
+    known = getattr(tokenizer, "backend_tokenizer", tokenizer)  # transformers wraps it
     if not hasattr(known, "to_str"):
         raise TypeError(
             f"{call} needs a tokenizer of tokenizers, a fast one of transformers, or functions "
@@ -58,7 +58,7 @@ def coder_of(call: str, tokenizer: Any) -> tuple[Callable[..., Any], Callable[..
 
 @dataclass(frozen=True, repr=False)
 class ChatTokens:
-    """Makes tokens and a mask of a chat; its arguments are those of `chat`."""
+    """Turns a chat into tokens and a mask; takes the arguments of `chat`."""
 
     tokenizer: Any
     template: str
@@ -69,7 +69,7 @@ class ChatTokens:
     shown_call: ClassVar[str] = _CALL
 
     def __post_init__(self) -> None:
-        """Checks the arguments, and that the template shows what ends a reply."""
+        """Check the arguments, and that the template shows where a reply ends."""
         convert_fields(self)
         coder_of(_CALL, self.tokenizer)
         if not isinstance(self.template, str) or not isinstance(self.variables, Mapping):
@@ -84,17 +84,17 @@ class ChatTokens:
                 f"{_CALL} has a template that reads a token that is not given: type "
                 f"variables={{{missing[0]!r}: '...'}}, with its text."
             )
-        if not re.search(r"\{%[-+]?\s*generation\s*[-+]?%\}", self.template):  # which says it
+        if not re.search(r"\{%[-+]?\s*generation\s*[-+]?%\}", self.template):  # none marks replies
             set_fields(self, edges=masks.edges_of(_CALL, self.render))
 
     def render(self, messages: Sequence[Any], **given: Any) -> Tracked:
-        """The text of messages."""
+        """Render messages to text."""
         known = {**getattr(self.tokenizer, "special_tokens_map", {}), **given, **self.variables}
         text: Tracked = _templates().compiled(self.template).render(known, messages=messages)
         return text
 
     def __call__(self, sample: Any) -> dict[str, Array]:
-        """The tokens of a chat, and whether the assistant says each of them."""
+        """Return the tokens of a chat, and whether the assistant says each of them."""
         messages = _messages_of(sample)
         text = self.render(masks.with_owners(messages), tools=sample.get("tools"))
         tokens, offsets = coder_of(_CALL, self.tokenizer)[0](str.__str__(text))
@@ -115,7 +115,7 @@ class ChatTokens:
         return {"tokens": np.asarray(tokens, np.int32), "loss_mask": mask}
 
     def _parts(self, text: Tracked, messages: Sequence[Mapping[str, Any]]) -> list[masks.Span]:
-        """The parts of a rendered chat that count."""
+        """Return the parts of a rendered chat that count."""
         said = [n for n, each in enumerate(messages, 1) if each.get("role") == "assistant"]
         for number in said:
             _check_rendered(messages[number - 1], STEP * number, text.owners)
@@ -125,18 +125,18 @@ class ChatTokens:
         return [cut(text, part) for part in parts if part.message in counted]
 
     def __repr__(self) -> str:
-        """What errors and traces call it."""
+        """Return the name that errors and traces use."""
         return "chat"
 
 
 @op
 class chat(map_samples[dict[str, Any]]):
-    """Renders and tokenizes chats, with a mask of what the assistant says.
+    """Render and tokenize chats, with a mask of what the assistant says.
 
-    Samples are dicts with `messages` (dicts with `role`, `content` or `tool_calls`), and perhaps
-    `tools`. It makes dicts of `tokens` (int32[n]) and `loss_mask` (bool[n]); other fields are left
-    out. True is what the model has to say: content, reasoning and tool calls, with the marker that
-    ends the reply; not the header before it, nor the line break behind it.
+    Samples are dicts with `messages` (dicts with `role`, `content` or `tool_calls`) and optional
+    `tools`. The result is a dict of `tokens` (int32[n]) and `loss_mask` (bool[n]); other fields are
+    dropped. The mask is true for what the model has to say: content, reasoning and tool calls, with
+    the marker that ends the reply; not the header before it, nor the line break after it.
 
     >>> from jreader import marked_text
     >>> letters = lambda text: (list(text.encode()), [(n, n + 1) for n in range(len(text))])
@@ -147,25 +147,24 @@ class chat(map_samples[dict[str, Any]]):
     >>> [marked_text(sample, tokenizer) for sample in chats()]
     ['u:2+2?;a:⟦4;⟧']
 
-    The template is rendered once, as transformers does, with texts that know which message they
-    come from, whatever the template does to them. If it has `{% generation %}` blocks, these are
-    what is said, as in `return_assistant_tokens_mask` of transformers. A token counts if one of its
-    characters does. An unclear mask is an error, never a guess.
+    The template is rendered once, as transformers does, with strings that know which message they
+    come from, whatever the template does to them. If it has `{% generation %}` blocks, these count,
+    as in `return_assistant_tokens_mask` of transformers. A token counts if any of its characters
+    does. An unclear mask raises an error; it is never guessed.
 
-    Cost: the tokenizer takes more than half of it (docs/measurements.md). Tokenizers of
-    `tokenizers` release the GIL, so threads help. Resuming costs what it costs in
-    `reader`.
+    Cost: the tokenizer takes more than half of the time (docs/measurements.md). Those of
+    `tokenizers` release the GIL, so threads help. Resuming costs what it costs in `reader`.
 
     Args:
         reader: Any reader of chats.
         tokenizer: One of `tokenizers`, or a fast one of transformers; or a pair of functions
-            `(encode, decode)`, where `encode(text)` gives tokens and the (begin, end) of each in
+            `(encode, decode)`, where `encode(text)` returns tokens and the (begin, end) of each in
             the text.
-        template: A Jinja template as text, as models ship it; None for that of the tokenizer.
+        template: A Jinja template as text, as models ship it; None for the tokenizer's own.
         turns: Whether "all" replies count, or only the "last" one.
-        tool_calls: Whether calls of tools count. Without them, a reply counts up to its first one.
-        variables: What the template reads besides, as in `{"enable_thinking": False}`; also
-            `bos_token` and `eos_token`, which only tokenizers of transformers know.
+        tool_calls: Whether tool calls count. If not, a reply counts up to its first one.
+        variables: Other names that the template reads, as in `{"enable_thinking": False}`; also
+            `bos_token` and `eos_token`, which only tokenizers of transformers define.
         threads: The number of threads, as in `map_samples`; 0 uses the thread that iterates.
         processes: The number of worker processes, instead of threads.
         on_error: "raise", or "skip" to leave out up to 100 chats that raise, and warn of them.
@@ -174,9 +173,9 @@ class chat(map_samples[dict[str, Any]]):
         ModuleNotFoundError: `python -m pip install 'jreader[chat]'` is needed.
         TypeError: `tokenizer` is none of these, or there is no template.
         ValueError: The tokenizer truncates, the template reads a special token that is not given,
-            or it is unclear what ends a reply.
-        FeedMismatch: A sample is no chat; none of its tokens counts, or all do; or the template
-            leaves out what the assistant says (while iterating).
+            or it is unclear where a reply ends.
+        FeedMismatch: A sample is not a chat; none or all of its tokens count; or the template drops
+            what the assistant says (while iterating).
     """
 
     shown_call = _CALL
@@ -199,7 +198,7 @@ class chat(map_samples[dict[str, Any]]):
         super().__init__(made, reader, threads=threads, processes=processes, on_error=on_error)
 
     def written(self, *but: object) -> Iterator[str]:
-        """The arguments of a map, and those of the chats, but for defaults."""
+        """Yield the map's arguments and those of the chat, except defaults."""
         made: Any = self.fn
         yield from super().written(made, *but)
         for each in fields(made)[:-1]:
@@ -210,9 +209,9 @@ class chat(map_samples[dict[str, Any]]):
 def marked_text(
     sample: Mapping[str, Any], tokenizer: Any, marks: tuple[str, str] = ("⟦", "⟧")
 ) -> str:
-    """The text of a sample of `chat`, with marks around what counts in the loss.
+    """Return the text of a `chat` sample, with marks around what counts in the loss.
 
-    A row of `pack` has the same fields, and is shown as well.
+    Rows of `pack` have the same fields, and work as well.
 
     >>> letters = lambda text: (list(text.encode()), [(n, n + 1) for n in range(len(text))])
     >>> sample = {"tokens": np.array([72, 105, 33]), "loss_mask": np.array([False, True, True])}
@@ -220,13 +219,13 @@ def marked_text(
     'H⟦i!⟧'
 
     Args:
-        sample: Has `tokens` and `loss_mask`, one-dimensional, of one length.
-        tokenizer: The one that made the tokens.
-        marks: What stands before and behind it: `("<mark>", "</mark>")` colours HTML.
+        sample: Has `tokens` and `loss_mask`, one-dimensional and of equal length.
+        tokenizer: The tokenizer that made the tokens.
+        marks: Written before and after: `("<mark>", "</mark>")` highlights in HTML.
 
     Raises:
-        FeedMismatch: The sample has no such fields.
-        TypeError: `tokenizer` is none that `chat` takes.
+        FeedMismatch: The sample lacks these fields.
+        TypeError: `chat` does not accept this `tokenizer`.
     """
     call = "marked_text(sample, tokenizer)"
     tokens, mask = (np.asarray(sample.get(name)) for name in ("tokens", "loss_mask"))
@@ -237,14 +236,14 @@ def marked_text(
     decode = coder_of(call, tokenizer)[1]
     text, done = "", 0
     for end in [*np.flatnonzero(np.diff(mask)) + 1, len(mask)]:
-        part = decode(tokens[:end].tolist())[done:]  # a first token may be decoded in its own way
+        part = decode(tokens[:end].tolist())[done:]  # a first token may decode differently
         text += f"{marks[0]}{part}{marks[1]}" if mask[:end].any() and mask[end - 1] else part
         done += len(part)
     return text
 
 
 def decoder_of(reader: Reader[Any]) -> Callable[..., str] | None:
-    """What makes a text of the tokens of a plan; None, if it tokenizes no chats."""
+    """Return the function that decodes the tokens of a plan; None if it tokenizes no chats."""
     made: Any = (op.fn for op in ops_of(reader) if isinstance(op, chat))
     return next((coder_of(_CALL, each.tokenizer)[1] for each in made), None)
 
@@ -265,7 +264,7 @@ def _messages_of(sample: Any) -> Any:
 
 
 def _check_rendered(message: Mapping[str, Any], owner: int, owners: str) -> None:
-    """Raises FeedMismatch if a template leaves out content or calls of a message."""
+    """Raise FeedMismatch if the template drops content or calls of a message."""
     for key, own in ("content", owner), ("tool_calls", owner + OF_TOOL):
         texts = (str(leaf) for leaf in leaves(message.get(key)) if leaf is not None)
         said = any(text.rpartition("</think>")[2].strip() for text in texts)  # may be dropped

@@ -1,4 +1,4 @@
-"""Texts that know, for each character, which message it comes from, whatever a template does."""
+"""Strings that track which message each character comes from, whatever a template does."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any, SupportsIndex
 from jreader.readers.trees import map_tree
 
 STEP, OF_TOOL, GENERATED = 4, 2, 1
-"""An owner is STEP times the number of a message from 1 (0 is the template), and two bits."""
+"""An owner is STEP times the message number (from 1; 0 is the template), plus two bits."""
 
 
 class Tracked(str):
-    r"""A text, equal to any other with its characters, that has an owner for each of them.
+    r"""A str with an owner for each character; it equals any str with the same characters.
 
-    Chat templates strip, split and join what messages say. Here the parts keep their owners, so
-    where a message stands in a rendered chat need not be guessed. What else `str` does to it gives
-    a plain text: an owner may be lost, but no character changes.
+    Chat templates strip, split and join the texts of messages. The parts keep their owners, so a
+    message is found in the rendered chat without guessing. Other `str` methods return a plain str:
+    owners may be lost, but no character changes.
 
     >>> said = rejoined(["Q:", tracked(" 2 ", 4).strip(), ";"])
     >>> said, said.owners
@@ -24,7 +24,7 @@ class Tracked(str):
 
     Args:
         text: The characters.
-        owners: As many characters, whose code points are the owners.
+        owners: One character per character of the text; its code point is the owner.
     """
 
     __slots__ = ("owners",)
@@ -49,7 +49,7 @@ class Tracked(str):
 
 
 def _cutting(name: str) -> Callable[..., Any]:
-    """A method of `str` that gives a part of a text, or parts in their order."""
+    """Wrap a `str` method that returns a part of the text, or several parts in order."""
     plain = getattr(str, name)
 
     def cut(text: Tracked, *given: Any, **named: Any) -> Any:
@@ -69,7 +69,7 @@ for _name in ("strip", "lstrip", "rstrip", "split", "rsplit"):
 
 
 def rejoined(parts: Iterable[str]) -> Tracked:
-    r"""The parts one after another; those without owners belong to the template.
+    r"""Join parts; those without owners belong to the template.
 
     >>> rejoined(["a", tracked("b", 4)]).owners
     '\x00\x04'
@@ -80,7 +80,7 @@ def rejoined(parts: Iterable[str]) -> Tracked:
 
 
 def tracked(value: Any, owner: int) -> Any:
-    r"""A message, or a part of it, whose texts have an owner.
+    r"""Give all texts of a message, or of a part of one, an owner.
 
     >>> tracked({"role": "user", "n": [3, "Hi"]}, 4)["n"][1].owners
     '\x04\x04'

@@ -1,8 +1,8 @@
-"""What `jreader show`, `check`, `peek`, `bench`, `prepare`, `lock` and `where` do with a pipeline.
+"""The commands `jreader show`, `check`, `peek`, `bench`, `prepare`, `lock` and `where`.
 
-`named_pipelines.py` finds it by `module:name`, as uvicorn and gunicorn find an application, and
-says what is wrong in one line; each command has a module (`check` is beside `peek`).
-jax is imported only if the module does. `index` looks through files.
+`named_pipelines.py` finds a pipeline by `module:name`, as uvicorn and gunicorn find an application,
+and reports problems in one line; each command has a module (`check` is next to `peek`). jax is
+imported only if the user's module does. `index` scans files.
 """
 
 from jreader.commands.bench import bench

@@ -1,4 +1,4 @@
-"""`jreader bench`: how many samples a second each stage of a plan gives, with all before it.
+"""`jreader bench`: samples per second of each stage of a plan, including all stages before it.
 
 The verdict of `jreader.report` comes last: what limits a loop that does nothing with its feeds.
 """
@@ -23,17 +23,17 @@ from jreader.readers.plan_lines import lines_of
 
 
 def bench(subject: Any, seconds: float = 1.0) -> Iterator[str]:
-    """Times passes of a plan, from its source alone to the whole: a line for each, and a verdict.
+    """Time passes of a plan, from its source alone to the whole: a line for each, and a verdict.
 
-    The passes are read one after another, each by itself, so that the differences between them are
-    what the stages take; samples are read in the batches that the plan makes of them. A stage that
-    works ahead on threads or processes may take less than nothing. For the verdict, a loop that
-    only waits for its feeds has so many seconds, and then reads some of them again.
+    Passes run one after another, so the differences between them are the times of the stages;
+    samples are read in the plan's own batches. A stage that works ahead on threads or processes may
+    take less than nothing. For the verdict, a loop waits for its feeds for this many seconds, and
+    then reads some of them again.
 
     Args:
         subject: A reader or a loader.
-        seconds: The time for each stage, whose passes follow one another. The first item of each is
-            not counted: it has what only begins.
+        seconds: The time for each stage, which repeats its pass. The first item of each pass is not
+            counted: it includes the start-up.
 
     Raises:
         CommandFailed: There is nothing to read.
@@ -57,7 +57,7 @@ def bench(subject: Any, seconds: float = 1.0) -> Iterator[str]:
 
 
 def _verdict(subject: Any, seconds: float, *, has_batches: int) -> Iterator[str]:
-    """What limits a loop whose step takes no time, and what to change."""
+    """Find what limits a loop whose step takes no time, and what to change."""
     if not (is_loader(subject) or has_batches):
         yield "no verdict: only a pipeline of batches has one; end it with .batch(32), for example"
         return
@@ -65,7 +65,7 @@ def _verdict(subject: Any, seconds: float, *, has_batches: int) -> Iterator[str]
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what is left out of an epoch, say
+            warnings.simplefilter("ignore")  # such as dropped samples
             loader = subject if is_loader(subject) else Pipeline(subject).load()
             found = report_of_idle_loop(loader, seconds)
     except Exception as error:
@@ -76,7 +76,7 @@ def _verdict(subject: Any, seconds: float, *, has_batches: int) -> Iterator[str]
 
 
 class _Rate(NamedTuple):
-    """What was counted, and the seconds it took."""
+    """Samples and items counted, and the seconds they took."""
 
     samples: int
     items: int
@@ -84,15 +84,15 @@ class _Rate(NamedTuple):
 
 
 def _rate(begun: Callable[[], Iterator[Any]], seconds: float, axes: int) -> _Rate:
-    """Counts passes for so many seconds, each from its first item on: that has what only begins.
+    """Count items of repeated passes, each from its first item on, which includes the start-up.
 
     Args:
-        begun: Begins a pass.
-        seconds: When to stop, but after one pass at least, or two items of it.
-        axes: How many leading axes of an item count samples; 0 for one sample.
+        begun: Starts a pass.
+        seconds: When to stop, after at least one pass, or two items of it.
+        axes: The number of leading axes of an item that count samples; 0 for one sample.
 
     Raises:
-        CommandFailed: A pass has no item.
+        CommandFailed: A pass yields nothing.
     """
     samples = items = 0
     taken, stops = 0.0, time.perf_counter() + seconds
@@ -118,7 +118,7 @@ def _rate(begun: Callable[[], Iterator[Any]], seconds: float, axes: int) -> _Rat
 def _rate_row(
     name: str, rate: _Rate, before: float, *, batched: bool
 ) -> tuple[tuple[str, ...], float]:
-    """A row of the table, and the microseconds of a sample."""
+    """Return a row of the table, and the microseconds per sample."""
     each = rate.seconds / max(rate.samples, 1) * 1e6
     batches = f"{rate.items / rate.seconds:,.1f}" if batched else ""
     cells = (name, f"{rate.samples / rate.seconds:,.0f}", batches)
@@ -136,7 +136,7 @@ def _feeds(loader: Any) -> Iterator[Any]:
 
 
 def _leading_axes(item: Any) -> tuple[int, ...]:
-    """The leading axes of a batch or a feed; of a list of samples, its length."""
+    """Return the leading axes of a batch or a feed, or the length of a list of samples."""
     if isinstance(item, (dict, tuple)):
         item = leaves(item)[0]
     shape: tuple[int, ...] = getattr(item, "shape", None) or ((len(item),) if _sized(item) else ())

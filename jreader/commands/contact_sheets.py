@@ -1,4 +1,4 @@
-"""Pictures side by side in one, to look at many of them at once."""
+"""Contact sheets: many images side by side in one."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import numpy as np
 
 from jreader.commands.named_pipelines import CommandFailed
 
-_SIDE = 128  # pixels of one picture
+_SIDE = 128  # pixels per image
 _GAP = 4
-_GROUND = (58, 66, 90)  # no grey, which pictures are made of
-_MIN_SIDE = 8  # pixels a side, or it is no picture
+_GROUND = (58, 66, 90)  # not gray, as images often are
+_MIN_SIDE = 8  # pixels a side; less is no image
 _BEGINNINGS = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"RIFF", b"BM")
 
 
 def sheet(leaves: list[Any], path: str, most: int) -> str:
-    """Writes the pictures among some leaves to a file, and says how many there were.
+    """Write the images among some leaves to a file; return a line that counts them.
 
-    A picture is an array of [height, width] or [height, width, 1, 3 or 4], of bytes or of numbers
-    from their least to their greatest one; a batch of these; or the bytes of a picture's file.
+    An image is an array of [height, width] or [height, width, 1, 3 or 4], of uint8 or of numbers
+    scaled from their minimum to their maximum; a batch of these; or the bytes of an image file.
 
     Raises:
-        CommandFailed: There is none, or Pillow is not installed.
+        CommandFailed: There is no image, or Pillow is not installed.
     """
     try:
         image = import_module("PIL.Image")
@@ -49,15 +49,15 @@ def sheet(leaves: list[Any], path: str, most: int) -> str:
 
 
 def _of_one_size(image: Any, picture: Any) -> Any:
-    """The picture as large as it is shown, in colours."""
+    """Convert an image to RGB in the size shown."""
     scale = _SIDE / max(picture.size)
-    how = image.Resampling.NEAREST if scale > 1 else image.Resampling.LANCZOS  # pixels are seen
+    how = image.Resampling.NEAREST if scale > 1 else image.Resampling.LANCZOS  # shows pixels
     size = [max(1, round(side * scale)) for side in picture.size]
     return picture.convert("RGB").resize(size, how)
 
 
 def _pictures(image: Any, leaf: Any) -> list[Any]:
-    """The pictures of a leaf: that of a file's bytes, of an array, or each of a batch."""
+    """Return the images of a leaf: one from bytes or an array, or each of a batch."""
     if isinstance(leaf, (bytes, bytearray)) and bytes(leaf).startswith(_BEGINNINGS):
         with image.open(BytesIO(leaf)) as opened:
             return [opened.convert("RGB")]
@@ -66,7 +66,7 @@ def _pictures(image: Any, leaf: Any) -> list[Any]:
 
 
 def _arrays_of_pixels(leaf: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
-    """An array that is a picture; or each of a batch."""
+    """Return an array that is an image, or each of a batch."""
     if leaf.dtype.kind not in "uifb":
         return []
     if _is_picture(leaf):
@@ -81,7 +81,7 @@ def _is_picture(array: np.ndarray[Any, Any]) -> bool:
 
 
 def _pixels(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Its values as bytes: bytes as they are, others from the least finite one to the greatest."""
+    """Return uint8 values as they are; scale others from the finite minimum to the maximum."""
     if array.ndim == 3 and array.shape[2] == 1:
         array = array[:, :, 0]
     if array.dtype == np.uint8:

@@ -1,4 +1,4 @@
-"""`jreader index`: indexes many files before the first start has to do so."""
+"""`jreader index`: index many files ahead of the first run."""
 
 from __future__ import annotations
 
@@ -21,28 +21,29 @@ from jreader.sources.tar_files import tar
 from jreader.sources.tfrecord_files import tfrecord
 
 INDEXED: dict[str, Any] = {"parquet": parquet, "jsonl": jsonl, "tar": tar, "tfrecord": tfrecord}
-"""The readers whose files have an index, by the name that a user types."""
+"""The readers whose files have an index, by the format name that a user types."""
 
 
 def index(paths: Sequence[str], kind: str | None, *, beside: bool) -> Iterator[str]:
-    """Indexes many files; yields how many there are, and where the index is.
+    """Index many files; yield their number, and where the index is.
 
     Args:
         paths: Folders, patterns, or files.
-        kind: One of `INDEXED`; None to go by the suffixes of the files.
-        beside: Whether to keep the index beside the files, for all hosts; else in the cache folder.
+        kind: One of `INDEXED`; None to infer it from file suffixes.
+        beside: Whether to keep the index next to the files, for all hosts, instead of in the cache
+            folder.
 
     Raises:
-        CommandFailed: The format does not follow from the file names.
-        FileNotFoundError: There is no such file, or a folder or a pattern has none.
-        OSError: The index cannot be written beside the files.
+        CommandFailed: The file names do not show the format.
+        FileNotFoundError: A file does not exist, or a folder or pattern has none.
+        OSError: The index cannot be written next to the files.
     """
     reader, began = _indexed_reader(paths, kind), time.monotonic()
     many = len(reader.paths) >= MANY
     place = folder_beside(reader.paths) if beside else None
     if many and place is not None:
         place.mkdir(exist_ok=True)
-        TemporaryFile(dir=place).close()  # or it would be kept in the cache folder of this host
+        TemporaryFile(dir=place).close()  # fail here, or it goes to this host's cache
     samples = length(reader)
     found = "streamed" if samples is None else f"{samples:,} samples"
     yield f"{len(reader.paths):,} files, {found}, in {time.monotonic() - began:.1f} s"

@@ -1,4 +1,4 @@
-"""`jreader lock`: writes down what the samples of a pipeline follow from."""
+"""`jreader lock`: record everything that determines the samples of a pipeline."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jreader.pipelines import locking
 
 
 def write_lock(subject: Any, path: str, *, sampled: bool) -> Iterator[str]:
-    """Writes the lock of a plan; yields its name.
+    """Write the lock of a plan, and yield a line about it.
 
     Args:
         subject: A reader or a loader.
@@ -21,5 +21,5 @@ def write_lock(subject: Any, path: str, *, sampled: bool) -> Iterator[str]:
 
 
 def agreement(target: str, path: str) -> str:
-    """What `check` says of a plan that is as its lock has it."""
+    """Return the message of `check` for a plan that matches its lock."""
     return f"{target} is as {path} says: plan, packages and data{locking.unseen(path)}"

@@ -1,4 +1,4 @@
-"""From `module:name`, as a user types it, to a pipeline, a reader or a loader."""
+"""Resolve `module:name`, as a user types it, to a pipeline, a reader or a loader."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from jreader.readers import Node, Reader, described
 
 
 class CommandFailed(Exception):
-    """What a command says on one line before it ends with 1."""
+    """A command prints this error on one line and exits with 1."""
 
 
 def pipeline_named(target: str) -> Any:
-    """The pipeline, reader or loader of `module:name` or `file.py:name`.
+    """Return the pipeline, reader or loader named `module:name` or `file.py:name`.
 
-    A name may be that of a function without arguments that returns one; a function that yields
-    samples, or returns them, is a reader itself.
+    The name may also be a function without arguments that returns one; a function that yields or
+    returns samples is a reader itself.
 
     >>> pipeline_named("jreader.datasets:digits")
     Traceback (most recent call last):
@@ -34,7 +34,7 @@ def pipeline_named(target: str) -> Any:
 pipeline, reader or loader, nor a function that returns one: it is a module.
 
     Raises:
-        CommandFailed: There is none; the message says why.
+        CommandFailed: There is none; the message explains why.
     """
     value = attribute(target)
     where, _, name = target.rpartition(":")
@@ -53,10 +53,10 @@ pipeline, reader or loader, nor a function that returns one: it is a module.
 
 
 def attribute(target: str) -> Any:
-    """What `module:name` stands for, whatever it is.
+    """Return the object that `module:name` names, of any kind.
 
     Raises:
-        CommandFailed: There is no such module or name, or the module raises.
+        CommandFailed: The module or name does not exist, or the module raises.
     """
     where, _, name = target.rpartition(":")
     value: Any = _imported(where)
@@ -69,10 +69,10 @@ def attribute(target: str) -> Any:
 
 
 def tokenizer(target: str) -> Callable[[Any], str]:
-    """What makes a text of tokens: the function of that name, or its method `decode`.
+    """Return the decoder of that name, which turns tokens into text: a function, or its `decode`.
 
     Raises:
-        CommandFailed: There is none.
+        CommandFailed: The name is neither.
     """
     value = attribute(target)
     decode = getattr(value, "decode", value)
@@ -101,12 +101,12 @@ def _imported(where: str) -> ModuleType:
 
 
 def _is_missing(module: str, error: ModuleNotFoundError) -> bool:
-    """Whether a module, or a package that it is in, is what an import did not find."""
+    """Return whether the missing import is a module itself, or one of its parent packages."""
     return bool(error.name) and f"{module}.".startswith(f"{error.name}.")
 
 
 def _of_file(path: Path) -> ModuleType:
-    """The module of a file, under its own name, so that worker processes can import it, too."""
+    """Import a file under its stem, so that worker processes can import it, too."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise CommandFailed(f"{path} is not a Python file: its name has to end in .py")
@@ -117,7 +117,7 @@ def _of_file(path: Path) -> ModuleType:
 
 
 def _others(value: Any) -> str:
-    """What a module has instead."""
+    """List the pipelines and loaders that a module has instead."""
     own = {
         name: part
         for name, part in vars(value).items()
@@ -127,7 +127,7 @@ def _others(value: Any) -> str:
 
 
 def _pipeline(value: Any) -> Any:
-    """The pipeline or loader that a value is, or returns; None if it is neither."""
+    """Return the pipeline or loader that a value is or returns; None if it is neither."""
     if is_loader(value) or isinstance(value, Node):
         return value
     if not _needs_no_arguments(value):
@@ -148,24 +148,24 @@ def _needs_no_arguments(value: Any) -> bool:
         return False
     try:
         inspect.signature(value).bind()
-    except (TypeError, ValueError):  # it takes something, or does not say
+    except (TypeError, ValueError):  # needs arguments, or has no signature
         return False
     return True
 
 
 def is_loader(value: Any) -> bool:
-    """Whether a value is a loader; jax is not imported to know."""
+    """Return whether a value is a loader, without importing jax."""
     loaders = sys.modules.get("jreader.loaders")
     return loaders is not None and isinstance(value, loaders.DataLoader)
 
 
 def reader_of(subject: Any) -> Reader[Any]:
-    """The reader of batches of a loader; another subject is a reader itself."""
+    """Return the reader of a loader's batches; a reader returns itself."""
     return fed_of(subject).plan
 
 
 def in_one_line(error: BaseException) -> str:
-    """An error with the user's line that raised it, and what its notes say, in one line.
+    """Return an error in one line, with the user's line that raised it, and its notes.
 
     >>> in_one_line(ValueError("two  words"))
     'ValueError: two words'
@@ -176,17 +176,17 @@ def in_one_line(error: BaseException) -> str:
     own = [frame for frame in frames if _is_users_file(frame.filename)]
     if own:
         said = f"{said} ({own[-1].filename}:{own[-1].lineno})"
-    notes = [note for note in getattr(error, "__notes__", ()) if "\n" not in note]  # no traceback
+    notes = [note for note in getattr(error, "__notes__", ()) if "\n" not in note]  # not tracebacks
     return "; ".join([said, *notes])
 
 
 _PACKAGE = str(Path(__file__).parents[1])
 _LIBRARY = sysconfig.get_path("stdlib")
-_INSTALLED = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))  # inside of the former
+_INSTALLED = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))  # inside the stdlib's
 
 
 def _is_users_file(file: str) -> bool:
-    """Whether a file is neither ours nor of Python's library."""
+    """Return whether a file belongs neither to jreader nor to Python's library."""
     if file.startswith((_PACKAGE, "<frozen")):
         return False
     return file.startswith(_INSTALLED) or not file.startswith(_LIBRARY)

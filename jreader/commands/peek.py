@@ -1,4 +1,4 @@
-"""`jreader peek`: the first samples, as a person can look at them; `check`: what is wrong there."""
+"""`jreader peek`: show the first samples in readable form; `check`: list problems."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from jreader.pipelines.locking import check_lock
 from jreader.readers import Columns
 from jreader.readers.trees import named_leaves
 
-_SHOWN = 6  # numbers of an array
+_SHOWN = 6  # of an array
 _WIDE = 60  # characters of a text
-_SHEET = 64  # pictures
+_SHEET = 64  # images on a sheet
 
 
 def peek(
@@ -30,7 +30,7 @@ def peek(
     png: str | None = None,
     decode: Callable[[Any], str] | None = None,
 ) -> Iterator[str]:
-    """The fields of the first samples, batches or feeds: name, dtype and shape, first values.
+    """Show the fields of the first samples, batches or feeds: name, dtype, shape, first values.
 
     >>> from jreader import Pipeline, arrays
     >>> rows = Pipeline(arrays(image=np.arange(16).reshape(2, 8), label=[3, 5]))
@@ -41,13 +41,13 @@ def peek(
 
     Args:
         subject: A reader or a loader.
-        many: How many to show.
-        png: A file for the pictures of the first 64 samples, side by side.
-        decode: Makes a text of a row of tokens, which is shown then. Samples with a `loss_mask` are
-            shown with what counts between marks; of a plan with `chat`, also without it.
+        many: The number of samples to show.
+        png: A file for the images of the first 64 samples, side by side.
+        decode: Turns a row of tokens into text to show. Samples with a `loss_mask` are also shown
+            with marks around what counts; for a plan with `chat`, even without it.
 
     Raises:
-        CommandFailed: There is nothing to see; or, with `png`, no field is a picture.
+        CommandFailed: There is nothing to show; or, with `png`, no field is an image.
     """
     items = first_items(subject, max(many, _SHEET if png else 0))
     if not items:
@@ -79,7 +79,7 @@ def check(
     measure: bool = True,
     locked: str | None = None,
 ) -> Iterator[str]:
-    """The findings of a plan or a loader, with functions timed: the line of an op, and the fix.
+    """Lint a plan or a loader, timing functions: yield the line of each op, and the fix.
 
     >>> from jreader import Pipeline
     >>> list(check(Pipeline(lambda: range(10)).batch(2)))
@@ -87,12 +87,12 @@ def check(
 
     Args:
         subject: A reader or a loader.
-        ignore: The names of findings to leave out.
+        ignore: The names of findings to skip.
         measure: Whether to time functions.
-        locked: A lock to compare with instead; None for none.
+        locked: A lock to compare with instead; None to lint.
 
     Raises:
-        CommandFailed: The plan gives nothing, so there is nothing to check.
+        CommandFailed: The plan yields nothing, so there is nothing to check.
     """
     if locked is not None:
         yield from check_lock(reader_of(subject), locked)
@@ -105,7 +105,7 @@ def check(
 
 
 def first_items(subject: Any, many: int) -> list[Any]:
-    """The first samples of a reader, batches as arrays; the first feeds of a loader."""
+    """Return the first samples of a reader (batches as arrays), or the first feeds of a loader."""
     if is_loader(subject):
         with subject.epoch(0) as feeds:
             return list(islice(feeds, many))
@@ -118,12 +118,12 @@ def first_items(subject: Any, many: int) -> list[Any]:
 def _stacked_batch(batch: Any) -> Any:
     try:
         return stack(batch)
-    except Exception:  # of samples that differ in shape, say
+    except Exception:  # such as samples of different shapes
         return batch
 
 
 def _named_arrays(tree: Any) -> Iterator[tuple[str, Any]]:
-    """The leaves of a sample with their names, as in image, or pair.0."""
+    """Yield the leaves of a sample with names such as image or pair.0."""
     for name, leaf in named_leaves(tree):
         is_array = hasattr(leaf, "dtype") and hasattr(leaf, "shape")
         yield name, np.asarray(leaf) if is_array else leaf
@@ -138,7 +138,7 @@ def _dtype_and_shape(leaf: Any) -> str:
 
 
 def _shown_values(leaf: Any, decode: Callable[[Any], str] | None) -> str:
-    """The first values of a leaf, in few words; the text of tokens, if they are decoded."""
+    """Return the first values of a leaf in short; for tokens with a decoder, their text."""
     if not isinstance(leaf, np.ndarray):
         return _shortened(repr(leaf[:_WIDE] if isinstance(leaf, (str, bytes, bytearray)) else leaf))
     if decode and leaf.ndim == 1 and leaf.dtype.kind in "iu":

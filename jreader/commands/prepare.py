@@ -1,4 +1,4 @@
-"""`jreader prepare`: fills what a plan keeps in folders, before training."""
+"""`jreader prepare`: fill the folders in which a plan stores results, before training."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from jreader.workers import Processes
 
 
 def prepare(subject: Any, processes: int | None, part: Any) -> Iterator[str]:
-    """Fills each folder of a plan; yields what it will take, and then what was made.
+    """Fill each folder of a plan; yield what it will take, and then what was made.
 
     Args:
         subject: A reader or a loader.
-        processes: The number of worker processes; None to use only this process.
+        processes: The number of worker processes; None for only this process.
         part: The part that this program makes, and of how many; None for all.
 
     Raises:
-        CommandFailed: The plan keeps nothing in folders.
+        CommandFailed: The plan stores nothing in folders.
     """
     workers, none = Processes(processes) if processes else None, True
     for each in preparing(reader_of(subject), workers, part):

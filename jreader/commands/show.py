@@ -1,4 +1,4 @@
-"""`jreader show`: the plan as text, or as a page for a browser."""
+"""`jreader show`: print the plan as text, or write it as an HTML page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ td {{ padding: 0.1em min(1.5em, 2vw) 0.1em 0; vertical-align: top; }}
 
 
 def show(subject: Any, title: str, page: str | None = None) -> Iterator[str]:
-    """The lines of a plan: an op each, and what is known of it; nothing is read.
+    """Return the lines of a plan, one per op, with what is known of it; reads nothing.
 
     >>> from jreader import Pipeline
     >>> for line in show(Pipeline(lambda: "abc").firstn(2).batch(2), "letters"):
@@ -38,8 +38,8 @@ def show(subject: Any, title: str, page: str | None = None) -> Iterator[str]:
 
     Args:
         subject: A reader or a loader.
-        title: What a page is called.
-        page: The file to write a page to, instead.
+        title: The title of the page.
+        page: The file to write a page to instead.
     """
     lines = subject._drawn() if is_loader(subject) else lines_of(subject)  # noqa: SLF001  # our own class
     if page is not None:
@@ -52,7 +52,7 @@ def show(subject: Any, title: str, page: str | None = None) -> Iterator[str]:
 
 
 def aligned_rows(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Rows of a table as lines, with columns under each other.
+    """Align the rows of a table into columns.
 
     >>> list(aligned_rows([("a", "bcd"), ("efg", "h")]))
     ['a   bcd', 'efg h']

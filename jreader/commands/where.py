@@ -1,4 +1,4 @@
-"""`jreader where`: the steps that hold a sample."""
+"""`jreader where`: find the steps that hold a sample."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jreader.commands.named_pipelines import CommandFailed, is_loader
 def steps_holding(
     subject: Any, sample: str, epochs: int | None = None, until: str | None = None
 ) -> Iterator[str]:
-    """The epoch, step and row of each occurrence of a sample, a line each; nothing is read.
+    """Yield the epoch, step and row of each occurrence of a sample, one per line; reads nothing.
 
     >>> from jreader import Pipeline, arrays
     >>> list(steps_holding(Pipeline(arrays([10, 20, 30])).shuffle(seed=1).batch(1), "2", epochs=2))
@@ -21,9 +21,10 @@ def steps_holding(
 
     Args:
         subject: A plan of batches, or a loader.
-        sample: The number of a sample; after a file, or the name of a source, as its number there.
-        epochs: How many epochs to look at.
-        until: A file of JSON with a cursor: steps after it do not count.
+        sample: The number of a sample, alone or after the name of a file or source in which it
+            counts.
+        epochs: The number of epochs to search.
+        until: A JSON file with a cursor: later steps do not count.
 
     Raises:
         CommandFailed: `sample` has no number.
@@ -33,7 +34,7 @@ def steps_holding(
         raise CommandFailed(f"needs --sample NUMBER, FILE:NUMBER or SOURCE:NUMBER, not {sample!r}")
     loader = subject
     if not is_loader(subject):
-        from jreader import Pipeline  # noqa: PLC0415  # jax is imported only now
+        from jreader import Pipeline  # noqa: PLC0415  # imports jax only now
 
         loader = Pipeline(subject).load(sharding="host")
     found = loader.where(

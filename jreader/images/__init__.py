@@ -1,11 +1,10 @@
-"""Pictures: decoded on the host into bytes, and augmented on the devices.
+"""Images: decoded on the host to uint8, and augmented on the devices.
 
-What travels to a device is `uint8`, a quarter of what floats would be. `random_resized_crop`,
-`random_flip` and `normalize` are part of a jitted stage (`loader.on_device(fn, rng="sample")`)
-whose keys depend on the seed, the epoch and the sample: the same pictures on any number of devices.
-`decode`, `decode_batch` and `image_text` (pictures among text) need the extra `images` (simplejpeg,
-OpenCV and Pillow); importing this room imports neither them nor jax, so that worker processes start
-fast.
+A device receives `uint8`, a quarter of the bytes of floats. `random_resized_crop`, `random_flip`
+and `normalize` run in a jitted stage (`loader.on_device(fn, rng="sample")`) whose keys depend on
+the seed, the epoch and the sample: you get the same images on any number of devices. `decode`,
+`decode_batch` and `image_text` (images in text) need the extra `images` (simplejpeg, OpenCV and
+Pillow); importing this package imports neither them nor jax, so worker processes start fast.
 
     >>> import numpy as np
     >>> from jreader import Pipeline, arrays, images

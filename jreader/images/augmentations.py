@@ -1,7 +1,7 @@
-"""Functions of a batch of pictures that are traced: for `loader.on_device(fn, rng="sample")`.
+"""Traced functions of a batch of images, for `loader.on_device(fn, rng="sample")`.
 
-Each folds a number of its own into the keys, so one key may be given to several of them. jax is
-imported when one is called, since worker processes import this room to decode.
+Each folds its own constant into the keys, so you can pass one key to several of them. jax is
+imported at the first call, since worker processes import this package to decode.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def random_resized_crop(
     """A random part of each picture, scaled to a size: float32[..., height, width, colors].
 
     The share of the area is uniform in `scale`, the logarithm of width by height in that of
-    `ratio`, and the place is uniform; a part that would be too wide or tall is cut to the picture.
-    Values stay in the range that they have, and scaling down is antialiased. (Szegedy et al.,
-    "Going deeper with convolutions", 2014; torchvision draws up to ten times instead of cutting.)
+    `ratio`, and the position is uniform; a part that would be too wide or tall is cut to the image.
+    Values keep their range, and scaling down is antialiased. (Szegedy et al., "Going deeper with
+    convolutions", 2014; torchvision draws up to ten times instead of cutting.)
 
     >>> import jax, numpy as np
     >>> keys = jax.random.split(jax.random.key(0), 2)
@@ -38,13 +38,13 @@ def random_resized_crop(
 
     Args:
         images: [..., height, width, colors], of any numbers.
-        rng: A key for each picture, as `rng="sample"` gives: the axes before the height.
-        size: Pixels: of both sides, or (height, width).
-        scale: The least and the largest share of the area.
-        ratio: The least and the largest width by height.
+        rng: A key for each image, as `rng="sample"` passes them: the axes before the height.
+        size: Pixels of both sides, or (height, width).
+        scale: The smallest and the largest share of the area.
+        ratio: The smallest and the largest ratio of width to height.
 
     Raises:
-        ValueError: There are not as many keys as pictures, or a range is none.
+        ValueError: The number of keys is not that of images, or a range is invalid.
     """
     jax = _jax()
     jnp = jax.numpy
@@ -78,7 +78,7 @@ def random_resized_crop(
 
 
 def random_flip(images: Any, rng: Any, *, p: float = 0.5) -> Any:
-    """Each picture, mirrored from left to right or not; the dtype stays.
+    """Flip each image from left to right with probability p; keeps the dtype.
 
     >>> import jax, numpy as np
     >>> keys = jax.random.split(jax.random.key(0), 1)
@@ -87,11 +87,11 @@ def random_flip(images: Any, rng: Any, *, p: float = 0.5) -> Any:
 
     Args:
         images: [..., height, width, colors].
-        rng: A key for each picture, as `rng="sample"` gives.
-        p: How probable it is that one is mirrored.
+        rng: A key for each image, as `rng="sample"` passes them.
+        p: The probability of a flip.
 
     Raises:
-        ValueError: There are not as many keys as pictures.
+        ValueError: The number of keys is not that of images.
     """
     jax = _jax()
     jnp = jax.numpy
@@ -106,20 +106,20 @@ def random_flip(images: Any, rng: Any, *, p: float = 0.5) -> Any:
 def normalize(
     images: Any, mean: Sequence[float] = _MEAN, std: Sequence[float] = _STD, *, most: float = 255.0
 ) -> Any:
-    """The values as floats, `(images / most - mean) / std`: float32[..., colors].
+    """Return the values as floats, `(images / most - mean) / std`: float32[..., colors].
 
     >>> import numpy as np
     >>> normalize(np.array([[0, 255, 51]], np.uint8), (0.0,) * 3, (1.0,) * 3).round(1).tolist()
     [[0.0, 1.0, 0.20000000298023224]]
 
     Args:
-        images: [..., colors], of values up to `most`.
-        mean: Of each colour, where the largest value is 1; those of ImageNet if not given.
+        images: [..., colors], with values up to `most`.
+        mean: The mean of each color, for values scaled to 1; ImageNet's by default.
         std: The standard deviation of each color.
         most: The largest value.
 
     Raises:
-        ValueError: The means or deviations are not one for each colour.
+        ValueError: There is not one mean and one deviation per color.
     """
     jnp = _jax().numpy
 
@@ -134,7 +134,7 @@ def normalize(
 
 
 def _each_picture(call: str, fn: Callable[[Any, Any], Any], images: Any, rng: Any) -> Any:
-    """The function of each picture and its key."""
+    """Apply the function to each image with its key."""
     jax = _jax()
 
     typed = jax.numpy.issubdtype(rng.dtype, jax.dtypes.prng_key)

@@ -1,12 +1,12 @@
-"""Bytes of picture files as arrays: JPEG by libjpeg-turbo, all others by Pillow.
+"""Decode image files into arrays: JPEG by libjpeg-turbo, all others by Pillow.
 
 A JPEG is decoded at an eighth, a quarter, a half or the whole of its size, whichever is just large
-enough: for these libjpeg-turbo has vector instructions (five eighths take half as long again as the
-whole). What is left to a wanted size is a factor below two, mostly: there a blur of three pixels
-and OpenCV's linear interpolation are as near to Lanczos of the whole picture as Pillow's
-antialiasing is (between 1 dB farther and 3 dB nearer, factor by factor), in a quarter of its time.
-Sides that do not divide by eight are rounded up, so their last pixels are filled in part: sizes are
-reckoned in fractions, or a picture is shifted by up to half a pixel (7 dB).
+enough: libjpeg-turbo has vector instructions for these (five eighths take half as long again as the
+whole). The remaining factor is mostly below two: there a blur of three pixels and OpenCV's linear
+interpolation are as close to Lanczos of the whole image as Pillow's antialiasing (from 1 dB farther
+to 3 dB nearer, by factor), in a quarter of the time. Sides that do not divide by eight are rounded
+up, so their last pixels are partly filled: sizes are computed in fractions, or an image would shift
+by up to half a pixel (7 dB).
 """
 
 from __future__ import annotations
@@ -34,53 +34,53 @@ Resample: TypeAlias = Literal["linear", "nearest"]
 _CALL = "decode(data, size, crop, resample)"
 _SIZE = f"size of {_CALL}"
 _JPEG = b"\xff\xd8\xff"
-_SEGMENT = re.compile(rb"\xff+([\xc0-\xfe])(..)", re.DOTALL)  # its marker, its length
+_SEGMENT = re.compile(rb"\xff+([\xc0-\xfe])(..)", re.DOTALL)  # its marker and length
 _BASELINE, _RESTARTS, _SCAN = (b"\xc0", b"\xc1"), b"\xdd", b"\xda"
-_LEFT_OVER = "extraneous bytes before marker 0xd9"  # libjpeg warns so of rows that were cut off
-_DEEP = ("I", "F")  # what the modes of Pillow begin with that have more than 8 bits
+_LEFT_OVER = "extraneous bytes before marker 0xd9"  # libjpeg's warning about rows that were cut off
+_DEEP = ("I", "F")  # how Pillow's modes of more than 8 bits begin
 _SHOWN = 8  # bytes
-_SAFE_PIXELS = 1 << 24  # pixels: of fewer, Pillow need not be asked whether they are too many
+_SAFE_PIXELS = 1 << 24  # smaller images never reach Pillow's limit, so skip asking for it
 _RAISED = (
     "a file that was made to fill the memory says so. If it is no such file, set "
     "PIL.Image.MAX_IMAGE_PIXELS to half of the pixels that a picture may have, or to None"
 )
-_BLURRED = 1.45  # the factor from which a blur of three pixels is more than nothing in 8 bits
-_BLUR = 0.6  # its deviation, of what the factor exceeds one by: 0.5 and 0.7 are farther off
+_BLURRED = 1.45  # the factor above which a blur of three pixels changes 8-bit values
+_BLUR = 0.6  # its deviation, per factor above one: 0.5 and 0.7 are less accurate
 
 
 def decode(
     data: Any, size: Size = None, *, crop: Crop = None, resample: Resample = "linear"
 ) -> Array:
-    """The picture in the bytes of a file, as uint8[height, width, 3] in RGB.
+    """Decode the bytes of an image file into uint8[height, width, 3] in RGB.
 
-    With a size, the picture is scaled to cover it, the sides in proportion, and the middle of it is
-    cut out. Greys become RGB, CMYK is converted, palettes are looked up; alpha is left out, and the
-    colours below it are as the file has them. A turn that EXIF asks for is not made. Of an
-    animation it is the first picture.
+    With a size, the image is scaled to cover it, keeping proportions, and its middle is cut out.
+    Grays become RGB, CMYK is converted, palettes are looked up; alpha is dropped, and the colors
+    below it stay as in the file. EXIF rotation is not applied. Of an animation you get the first
+    image.
 
-    With a crop, the result is as if the picture were that part alone. The rows of a JPEG below it
-    are not decoded, unless it is progressive or has restart markers. So truncated JPEGs are found,
-    but hardly any in which bytes are missing or changed: `decode(data)` finds more.
+    With a crop, the result is as if the image were that part alone. The rows of a JPEG below it are
+    not decoded, unless it is progressive or has restart markers. So truncated JPEGs are found, but
+    hardly any with missing or changed bytes: `decode(data)` finds more.
 
     >>> decode(open("cat.jpg", "rb").read(), size=224).shape  # doctest: +SKIP
     (224, 224, 3)
 
     Args:
-        data: The bytes of a JPEG, PNG, WebP, or whatever else Pillow reads.
-        size: Pixels: of both sides, or (height, width); None for those of the file.
+        data: The bytes of a JPEG, PNG, WebP, or any other format that Pillow reads.
+        size: Pixels of both sides, or (height, width); None for the size in the file.
         crop: The part to decode, (top, left, height, width) in pixels of the file; or a function
-            that gives it for the height and width of the file. None for the whole picture.
-        resample: "linear" interpolates, with antialiasing. "nearest" takes the nearest pixels: no
-            value is made that is not in the file, as masks need it.
+            that returns it for the height and width of the file. None for the whole image.
+        resample: "linear" interpolates, with antialiasing. "nearest" takes the nearest pixels, so
+            that only values of the file occur, as masks need it.
 
     Raises:
         ModuleNotFoundError: `python -m pip install 'jreader[images]'` is needed.
         TypeError: `data` is not bytes, or `size` or `crop` not whole numbers.
-        ValueError: A size is not positive, `resample` is another word, the crop is empty or reaches
-            out of the picture, or the picture has 16 bits or floats, which 8 bits cannot hold.
-        DamagedData: The bytes are truncated, or no picture; or the picture has more than twice
-            `PIL.Image.MAX_IMAGE_PIXELS` pixels (179 million), as a file may say that was made to
-            fill the memory: set that to a larger number, or to None.
+        ValueError: A size is not positive, `resample` is unknown, the crop is empty or exceeds the
+            image, or the image has 16 bits or floats, which 8 bits cannot hold.
+        DamagedData: The bytes are truncated or no image; or the image has more than twice
+            `PIL.Image.MAX_IMAGE_PIXELS` pixels (179 million), as a malicious file may claim in
+            order to fill the memory: set that to a larger number, or to None.
     """
     _check_arguments(data, resample)
     return _picture(data, None if size is None else check_sides(_SIZE, size), crop, resample)
@@ -94,24 +94,24 @@ def decode_batch(
     resample: Resample = "linear",
     out: Array | None = None,
 ) -> Array:
-    """The pictures of several files as one array, uint8[pictures, height, width, 3].
+    """Decode several image files into one array, uint8[images, height, width, 3].
 
-    Each is decoded into its row, so nothing has to be stacked.
+    Each image is decoded into its row, so nothing needs stacking.
 
     >>> decode_batch([], size=(2, 3)).shape
     (0, 2, 3, 3)
 
     Args:
         data: The bytes of each file.
-        size: As in `decode`; it has to be given.
-        crop: As in `decode`: one box for all, or a function that is called for each.
+        size: As in `decode`, but required.
+        crop: As in `decode`: one box for all, or a function called for each.
         resample: As in `decode`.
-        out: The array to fill, uint8, of at least as many rows; None for a new one.
+        out: The array to fill, uint8 with at least as many rows; None for a new one.
 
     Raises:
         TypeError: As `decode`; or `size` is None.
         ValueError: As `decode`; or `out` has another shape or dtype.
-        DamagedData: One of them is truncated, or no picture: the message has its number.
+        DamagedData: One file is truncated or no image; the message shows its number.
     """
     if size is None:
         raise TypeError(
@@ -138,7 +138,7 @@ def decode_batch(
 
 
 def sides_of(data: Any) -> tuple[int, int]:
-    """The height and width of a picture, from the header of its file.
+    """Return the height and width of an image, from its file header.
 
     Raises:
         DamagedData: As `decode`, as far as the header shows.
@@ -149,15 +149,15 @@ def sides_of(data: Any) -> tuple[int, int]:
 
 
 def stretched(data: Any, wanted: tuple[int, int]) -> Array:
-    """The whole picture, each side of it scaled to the one that is wanted."""
+    """Decode a whole image and stretch it to the wanted height and width."""
     image, (_, _, tall, wide), scale = _scaled(data, wanted)
     if image.shape[:2] == wanted:
         return image
     cv2 = _extra("cv2")
-    fy, fx = wanted[0] / (scale * tall), wanted[1] / (scale * wide)  # of what is filled
+    fy, fx = wanted[0] / (scale * tall), wanted[1] / (scale * wide)  # of the filled part
     how = cv2.INTER_AREA if max(fy, fx) <= 1 else cv2.INTER_LINEAR  # "area" repeats small pixels
     scaled: Array = cv2.resize(image, None, fx=fx, fy=fy, interpolation=how)
-    return scaled[: wanted[0], : wanted[1]]  # it may have one more
+    return scaled[: wanted[0], : wanted[1]]  # there may be one more pixel
 
 
 def _check_arguments(data: Any, resample: Any) -> None:
@@ -185,7 +185,7 @@ def _picture(data: Any, wanted: tuple[int, int] | None, crop: Crop, resample: Re
 def _scaled(
     data: Any, wanted: tuple[int, int] | None, crop: Crop = None
 ) -> tuple[Array, Box, float]:
-    """The picture, scaled down if it may be; the crop; and how much it is scaled."""
+    """Return the image, scaled down if allowed; the crop; and the scale."""
     found = _of_jpeg(data, wanted, crop) if bytes(data[:3]) == _JPEG else None
     if found is not None:
         return found
@@ -197,9 +197,9 @@ def _scaled(
 def _of_jpeg(
     data: Any, wanted: tuple[int, int] | None, crop: Crop
 ) -> tuple[Array, Box, float] | None:
-    """The picture, down to the end of the crop at least; the crop; and how much it is scaled.
+    """Return the image, at least down to the end of the crop; the crop; and the scale.
 
-    None if Pillow has to convert it.
+    Return None if Pillow has to convert it.
     """
     try:
         height, width, colors, _ = _extra("simplejpeg").decode_jpeg_header(data)
@@ -217,7 +217,7 @@ def _of_jpeg(
 
 
 def _decoded_upper_rows(bottom: int, data: Any, sides: tuple[int, int], eighths: int) -> Array:
-    """A JPEG so many eighths as large, down to a row of it at least."""
+    """Decode a JPEG at this many eighths of its size, at least down to a row."""
     short, height = _cut_below(data, bottom, sides[0])
     rows, columns = -(-height * eighths // 8), -(-sides[1] * eighths // 8)
     image = np.empty((rows, columns, 3), np.uint8)
@@ -232,11 +232,11 @@ def _decoded_upper_rows(bottom: int, data: Any, sides: tuple[int, int], eighths:
 
 
 def _box(crop: Any, height: int, width: int) -> Box:
-    """The part of a picture that a crop names.
+    """Return the part of an image that a crop selects.
 
     Raises:
-        TypeError: It is not four whole numbers.
-        ValueError: It is empty, or not inside the picture.
+        TypeError: The crop is not four whole numbers.
+        ValueError: The crop is empty, or not inside the image.
     """
     box = crop(height, width) if callable(crop) else crop
     if box is None:
@@ -257,11 +257,11 @@ def _box(crop: Any, height: int, width: int) -> Box:
 
 
 def _cut_below(data: Any, bottom: int, height: int) -> tuple[Any, int]:
-    """A JPEG that says that it ends soon below a row, and after how many rows.
+    """Return a JPEG whose header claims that it ends soon below a row, and its new height.
 
-    libjpeg decodes what the header says, and then looks for the end of the file. Colours are
-    interpolated between rows, so it has two rows more. Where others than the last bytes of a scan
-    may be left over, it is the file as it is.
+    libjpeg decodes the height in the header, and then looks for the end of the file. Colors are
+    interpolated between rows, so two more rows are kept. If bytes other than a scan's last may be
+    left over, the file is returned unchanged.
     """
     rows = -(-(bottom + 2) // 16) * 16  # blocks have 8 or 16 rows
     at, begins = 2, 0
@@ -278,7 +278,7 @@ def _cut_below(data: Any, bottom: int, height: int) -> tuple[Any, int]:
 
 
 def _check_pixels(height: int, width: int) -> None:
-    """Raises DamagedData if Pillow would not decode so many pixels."""
+    """Raise DamagedData if Pillow would refuse to decode so many pixels."""
     most = _extra("PIL.Image").MAX_IMAGE_PIXELS
     if most is not None and height * width > 2 * most:
         raise DamagedData(
@@ -289,7 +289,7 @@ def _check_pixels(height: int, width: int) -> None:
 
 @contextmanager
 def _opened(data: Any) -> Iterator[Any]:
-    """A picture as Pillow opens it: its header is read."""
+    """Open an image with Pillow, which reads its header."""
     opener = _extra("PIL.Image")
     try:
         with opener.open(io.BytesIO(data)) as opened:
@@ -302,7 +302,7 @@ def _opened(data: Any) -> Iterator[Any]:
             yield opened
     except opener.DecompressionBombError as error:
         raise DamagedData(f"{error}: {_RAISED}") from error
-    except (OSError, SyntaxError, EOFError) as error:  # what Pillow raises, file by file
+    except (OSError, SyntaxError, EOFError) as error:  # Pillow raises these, depending on the file
         raise _undecodable(data, "picture that Pillow reads", error) from error
 
 
@@ -313,7 +313,7 @@ def _covering(
     wanted: tuple[int, int],
     resample: Resample,
 ) -> Array:
-    """The middle of a picture, scaled, of which so much is filled, from a corner on."""
+    """Cut the middle out of the filled part of an image (`sides` from `corner`), and scale it."""
     height, width = image.shape[:2]
     scale = min(sides[0] / wanted[0], sides[1] / wanted[1])
     tall, wide = min(wanted[0] * scale, sides[0]), min(wanted[1] * scale, sides[1])  # floats exceed
@@ -334,7 +334,7 @@ def _covering(
 def _shrunk(
     image: Array, corner: tuple[float, float], sides: tuple[int, int], scale: float
 ) -> Array:
-    """A part of a picture, from the whole pixel that is nearest to a corner, so much smaller."""
+    """Shrink a part of an image, from the whole pixel nearest to a corner."""
     cv2 = _extra("cv2")
     top, left = (min(round(corner[n]), image.shape[n] - sides[n]) for n in (0, 1))
     part = image[top : top + sides[0], left : left + sides[1]]

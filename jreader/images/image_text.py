@@ -1,8 +1,8 @@
-"""Pictures among text: documents of tokens, in which pictures stand as patches.
+"""Images in text: documents of tokens in which images appear as patches.
 
-How many patches a picture becomes follows from its sides, which are in the header of its file. So
-`pack` plans rows of tokens and of patches before a picture is decoded, and decodes those of a row
-when that row is gathered.
+The sides of an image determine its number of patches, and are in its file header. So `pack` plans
+rows of tokens and patches before any image is decoded, and decodes the images of a row when it
+gathers that row.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _CALL = "images.image_text(image_token)"
 
 @dataclass(frozen=True)
 class image_text:
-    """A function that makes tokens and patches of pictures and texts in order, for `.map(...)`.
+    """A function for `.map(...)` that turns a sequence of images and texts into tokens and patches.
 
-    It takes a list of pictures (the bytes of files) and texts (arrays of tokens), and returns a
-    dict of `tokens` (int32[tokens]: the texts, with `image_token` once for each patch, or for each
-    merge x merge patches), `patches` (uint8[patches, patch * patch * 3]: row by row of its pixels,
-    in RGB) and `grid` (int32[patches, 2]: the row and the column of each in its picture; every
-    picture begins at 0, 0). The i-th patch, or group of merge x merge patches, belongs to the i-th
+    It takes a list of images (the bytes of files) and texts (arrays of tokens), and returns a dict
+    of `tokens` (int32[tokens]: the texts, with one `image_token` for each patch, or for each merge
+    x merge patches), `patches` (uint8[patches, patch * patch * 3]: the pixels of each, row by row,
+    in RGB) and `grid` (int32[patches, 2]: the row and column of each in its image; every image
+    starts at 0, 0). The i-th patch, or group of merge x merge patches, belongs to the i-th
     `image_token`.
 
     >>> import io
@@ -43,29 +43,29 @@ class image_text:
     >>> made["tokens"].tolist(), made["patches"].shape, made["grid"][-1].tolist()
     ([5, 6, 99, 99, 99, 99, 99, 99, 99, 99, 7], (8, 588), [1, 3])
 
-    A picture keeps its proportions, but for what it takes to have sides of whole patches, and is
-    scaled to have as many pixels as `pixels` allows (NaViT, Dehghani et al. 2023; the sides are
-    those of Qwen2-VL, Wang et al. 2024). With `sizes`, it is scaled to cover the one whose
-    proportions are nearest to its own, and the middle is cut out.
+    An image keeps its proportions, up to rounding its sides to whole patches, and is scaled to as
+    many pixels as `pixels` allows (NaViT, Dehghani et al. 2023; the sides are those of Qwen2-VL,
+    Wang et al. 2024). With `sizes`, it is scaled to cover the one with the nearest proportions, and
+    the middle is cut out.
 
-    `.map(image_text(...), threads=n).pack({"tokens": 2048, "patches": 1024})` decodes a picture
-    when its row is gathered, on n threads: until then a window has the bytes of files. It does so
-    where the map raises errors (`on_error="raise"`), and where only ops that do not look into
-    samples stand between: `shuffle`, `firstn`, `skip`, `shard`, `prefetch`.
+    `.map(image_text(...), threads=n).pack({"tokens": 2048, "patches": 1024})` decodes an image when
+    its row is gathered, on n threads; until then a window holds the bytes of files. This needs a
+    map that raises errors (`on_error="raise"`), and only ops between that do not look into samples:
+    `shuffle`, `firstn`, `skip`, `shard`, `prefetch`.
 
     Args:
-        image_token: The token that stands for patches; texts must not have it.
+        image_token: The token that represents patches; texts must not contain it.
         patch: Pixels of both sides of a patch.
-        merge: How many patches in both directions are one token; those of one token lie together.
-        pixels: The fewest and the most pixels of a picture.
-        sizes: The sizes that pictures may have, (height, width) each; None for any.
+        merge: A token represents merge x merge patches, which are adjacent in `patches`.
+        pixels: The fewest and the most pixels of an image.
+        sizes: The sizes that images may have, each (height, width); None for any.
 
     Raises:
         ModuleNotFoundError: `python -m pip install 'jreader[images]'` is needed.
-        TypeError: An argument is no number, or a sample is no list of bytes and tokens.
-        ValueError: A number is too small, a size is not of whole patches; or a text has the
-            `image_token`, or a picture has more than 8 bits a channel.
-        DamagedData: A picture is truncated, or none, or far too large, as in `decode`.
+        TypeError: An argument is not a number, or a sample is not a list of bytes and tokens.
+        ValueError: A number is too small, or a size is not whole patches; or a text contains the
+            `image_token`, or an image has more than 8 bits a channel.
+        DamagedData: An image is truncated, invalid, or far too large, as in `decode`.
     """
 
     image_token: int
@@ -75,7 +75,7 @@ class image_text:
     sizes: Sequence[tuple[int, int]] | None = None
 
     def __post_init__(self) -> None:
-        """Checks the arguments."""
+        """Check the arguments."""
         for name, least in (("image_token", 0), ("patch", 1), ("merge", 1)):
             check_number(f"{name} of {_CALL}", getattr(self, name), least)
         unit = self.patch * self.merge
@@ -93,12 +93,12 @@ class image_text:
             set_fields(self, sizes=tuple(sizes))
 
     def __call__(self, sample: Any) -> dict[str, Array]:
-        """The document of a sample, with its pictures decoded."""
+        """Return the document of a sample, with its images decoded."""
         made = self._made(sample, 0)
         return {**made, "patches": made["patches"].whole()}
 
     def lazily(self, threads: int) -> Any:
-        """The function whose documents decode pictures when patches are asked for."""
+        """Return the function whose documents decode images when patches are requested."""
         return partial(self._made, threads=threads)
 
     def _made(self, sample: Any, threads: int) -> dict[str, Any]:
@@ -126,7 +126,7 @@ class image_text:
         }
 
     def _text(self, part: Any) -> Array:
-        """The tokens of a text."""
+        """Check and return the tokens of a text."""
         tokens = np.asarray(part)
         if tokens.ndim != 1 or (tokens.size and tokens.dtype.kind not in "iu"):
             raise TypeError(
@@ -141,7 +141,7 @@ class image_text:
         return tokens.astype(np.int32)
 
     def _sides(self, height: int, width: int) -> tuple[int, int]:
-        """The height and width to which a picture is scaled."""
+        """Return the height and width to scale an image to."""
         if self.sizes is not None:
 
             def distance(size: tuple[int, int]) -> tuple[float, float]:
@@ -160,17 +160,17 @@ class image_text:
             scale = math.sqrt(low / (height * width))
             rows, columns = (math.ceil(n * scale / unit) for n in (height, width))
         rows = min(rows, most)
-        return rows * unit, min(columns, most // rows) * unit  # of a thread, what fits
+        return rows * unit, min(columns, most // rows) * unit  # of a thin image, what fits
 
     def _patches(self, data: Any, sides: tuple[int, int], number: int) -> Array:
-        """The patches of a picture."""
+        """Decode an image into patches."""
         with noting(f"in part {number} of its document"):
             image = stretched(data, sides) if self.sizes is None else decode(data, sides)
         cut = image.reshape(-1, self.patch, sides[1] // self.patch, self.patch, 3)
         return self._grouped(cut.swapaxes(1, 2))
 
     def _grouped(self, values: Array) -> Array:
-        """Values [rows, columns, ...] of patches as [patches, values]; each token has its own."""
+        """Group values [rows, columns, ...] into [patches, values], those of one token together."""
         (rows, columns), merge = values.shape[:2], self.merge
         grouped = values.reshape(rows // merge, merge, columns // merge, merge, -1)
         return grouped.swapaxes(1, 2).reshape(rows * columns, -1)

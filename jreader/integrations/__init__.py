@@ -1,4 +1,4 @@
-"""Loaders as the trainers of other libraries take them: a file for each.
+"""Adapters that hand loaders to the trainers of other libraries, a module for each.
 
-They import loaders and what is below; no other room imports them when it is imported.
+They import loaders and what is below; no other package imports them at import time.
 """

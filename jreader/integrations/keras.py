@@ -1,12 +1,13 @@
-"""The feeds of a loader as Keras takes them: a `keras.utils.PyDataset`.
+"""A loader's feeds as a `keras.utils.PyDataset`.
 
-Keras asks a `PyDataset` for batches by number, and `fit` shuffles these numbers unless it is asked
-not to. Here the order is that of the loader, so numbers are ignored: a batch is the next feed.
+Keras asks a `PyDataset` for batches by number, and `fit` shuffles these numbers unless told not to.
+The loader already defines the order, so the numbers are ignored: each request returns the next
+feed.
 
-Which feed is next follows from what Keras calls. `fit`, `evaluate` and `predict` begin by reading
-`workers`. Then they may look at a batch, to build the model, and end that epoch at once: the look
-is taken back. `fit` ends an epoch that has not begun before it validates: each validation begins
-where the first one did.
+The calls of Keras show which feed is next. `fit`, `evaluate` and `predict` first read `workers`.
+They may then peek at a batch to build the model, and immediately end that epoch; the peek is
+undone. `fit` ends an epoch that has not begun before it validates; each validation starts where the
+first one did.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from jreader.readers import Cursor, branches, leaves, map_tree
 
 
 class KerasFeeds:
-    """The feeds of a loader, epoch after epoch, as `fit`, `evaluate` and `predict` take them.
+    """Yields a loader's feeds, epoch after epoch, as `fit`, `evaluate` and `predict` request them.
 
     Attributes:
-        steps: How many steps an epoch has.
-        step: The number of the step whose feed comes next, from the beginning of the run.
-        use_multiprocessing: False: processes would each read a copy of the loader.
+        steps: The number of steps in an epoch.
+        step: The step whose feed comes next, counted from the start of the run.
+        use_multiprocessing: False, since each process would read its own copy of the loader.
     """
 
     use_multiprocessing = property(lambda _: False)
@@ -37,20 +38,20 @@ class KerasFeeds:
     def __init__(
         self, loader: Any, names: Any, epoch: int | None, loading: Loading, at: Cursor | None
     ) -> None:
-        """Reads nothing.
+        """Store the arguments; reads nothing.
 
         Args:
             loader: The loader.
-            names: The names of the inputs, the targets and the weights of samples.
-            epoch: The epoch that each `fit`, `evaluate` or `predict` begins with; None to continue.
-            loading: What the loader loads.
-            at: The cursor that the loader resumes, if any, and `epoch` is None.
+            names: The field names of the inputs, the targets and the sample weights.
+            epoch: The epoch that each `fit`, `evaluate` or `predict` starts with; None to continue.
+            loading: The loader's settings.
+            at: The cursor that the loader resumes, if it has one and `epoch` is None.
 
         Raises:
-            ValueError: An epoch has no feed, feeds have an axis of devices or steps, or steps
-                before the cursor were of another size.
+            ValueError: An epoch has no feed, feeds have an axis of devices or steps, or the steps
+                before the cursor had another size.
         """
-        super().__init__()  # that of PyDataset
+        super().__init__()  # PyDataset's
         self._loader, self._names, self._masked = loader, names, loading.masked
         self.steps = check_number("for_keras() of the len(loader)", len(loader), 1)
         if loading.axes > 1 or loading.placement.spans:
@@ -76,7 +77,7 @@ class KerasFeeds:
 
     @property
     def workers(self) -> int:
-        """1: batches come in order. Keras asks as it begins a `fit`, `evaluate` or `predict`."""
+        """Return 1: batches come in order. Keras asks first in `fit`, `evaluate`, `predict`."""
         if not self._one_epoch:
             self._start = self.step
         self.step, self._peeks, self._in_epoch = self._start, True, False
@@ -84,21 +85,21 @@ class KerasFeeds:
 
     @property
     def num_batches(self) -> int:
-        """The steps of an epoch; of one that begins in its middle, those that are left."""
+        """The steps of an epoch, or those left in one that starts in the middle."""
         return (self._in_epoch and -self.step % self._steps_of_fit) or self.steps
 
     def on_epoch_begin(self) -> None:
-        """Keras begins an epoch, or a look."""
+        """Note that Keras begins an epoch or a peek."""
         self._in_epoch = not self._peeks
 
     def on_epoch_end(self) -> None:
-        """Keras has ended an epoch, or a look, or is about to begin or to validate."""
+        """Note that Keras ended an epoch or a peek, or is about to begin or validate."""
         if not self._in_epoch:
             self.step = self._start
         self._peeks = self._in_epoch = False
 
     def __getitem__(self, _index: int) -> tuple[Any, ...]:
-        """The next batch."""
+        """Return the next batch."""
         step, done = self.step, self.step % self.steps
         if self._next_step != step or (self._one_epoch and not done):
             until = step - done + self.steps if self._one_epoch else None
@@ -110,7 +111,7 @@ class KerasFeeds:
         return batch
 
     def _batch(self, feed: Any) -> tuple[Any, ...]:
-        """The named fields, without the rows that a mask hides: Keras would count them."""
+        """Return the named fields, without the rows that the mask hides: Keras would count them."""
         fields: dict[Any, Any] = {
             **(branches(feed) or {0: feed}),
             **getattr(feed, "_asdict", dict)(),
@@ -142,10 +143,10 @@ class KerasFeeds:
 
     @property
     def callback(self) -> Any:
-        """Returns a callback for `fit`, which resumes a stopped run at the very next sample.
+        """Return a callback for `fit` that resumes a stopped run at the very next sample.
 
-        The place of the data is the number of steps that the optimizer has counted.
-        `BackupAndRestore` keeps it with the weights, also in the middle of an epoch.
+        The number of steps that the optimizer has counted is the position in the data.
+        `BackupAndRestore` saves it with the weights, even in the middle of an epoch.
         """
 
         def begin(epoch: int, _logs: object) -> None:
@@ -159,7 +160,7 @@ class KerasFeeds:
 
 
 def _popped_mask(fields: dict[Any, Any]) -> Any:
-    """The mask of a feed, by its name or as the last field of a tuple; the others are left."""
+    """Pop the mask of a feed, by its name or as a tuple's last field; the other fields stay."""
     mask = fields.pop("mask" if "mask" in fields else [*fields][-1])
     if mask.dtype != bool:
         raise FeedMismatch(
@@ -169,10 +170,10 @@ def _popped_mask(fields: dict[Any, Any]) -> Any:
 
 
 def keras_feeds(*given: Any) -> KerasFeeds:
-    """The feeds as a `PyDataset`; the class is made here, since not everybody has Keras.
+    """Return the feeds as a `PyDataset`, a class made here because Keras is optional.
 
     Raises:
-        RuntimeError: Keras runs on another backend than jax.
+        RuntimeError: Keras runs on a backend other than jax.
     """
     keras = import_module("keras")
     if keras.config.backend() != "jax":

@@ -1,4 +1,4 @@
-"""Batches as MaxText takes them: its names, targets shifted to the left, arrays over its mesh."""
+"""Batches for MaxText: its names, targets shifted to the left, arrays over its mesh."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from jreader.readers import Reader
 
 
 class Batches(Iterator[Any]):
-    """What `create_data_iterator` of MaxText returns: an iterator that can begin again.
+    """The iterator that MaxText's `create_data_iterator` returns; it can restart.
 
     Attributes:
-        local_iterator: The feeds, whose state MaxText's checkpoints have.
+        local_iterator: The feeds, whose state MaxText stores in its checkpoints.
     """
 
     def __init__(self, begin: Callable[[], Iterator[Any]]) -> None:
@@ -26,11 +26,11 @@ class Batches(Iterator[Any]):
         self.reset()
 
     def reset(self) -> None:
-        """Begins again, as MaxText does before each evaluation."""
+        """Restart, as MaxText does before each evaluation."""
         self.local_iterator = self._begin()
 
     def __next__(self) -> Any:
-        """The next batch."""
+        """Return the next batch."""
         return next(self.local_iterator)
 
 
@@ -42,10 +42,10 @@ def batches(
     steps: int | None = None,
     **options: Any,
 ) -> Batches:
-    """Makes MaxText's data iterator of batches of packed or padded rows.
+    """Create MaxText's data iterator from batches of packed or padded rows.
 
     A batch is a dict of int32 arrays of shape [batch, length]: `inputs`, `targets`, and both with
-    `_segmentation` and `_position`, as MaxText's Grain pipeline gives them after its `ShiftData`.
+    `_segmentation` and `_position`, like the output of `ShiftData` in MaxText's Grain pipeline.
 
     >>> from jreader import Pipeline, ragged
     >>> documents = Pipeline(ragged([11, 12, 13, 21, 31, 32], [0, 3, 4, 6]))
@@ -61,11 +61,11 @@ def batches(
     Args:
         rows: Batches of `.pack(length).batch(n)`, or `.padded_batch(n, to=[length], pad=pad_id)`.
             Documents are arrays of tokens, or dicts of `inputs` and `targets`. n is the global
-            batch, on any number of processes. Other fields are left out.
+            batch size on any number of processes. Other fields are dropped.
         mesh: MaxText's mesh: batches are split over all its devices. None for the default device.
-        pad_id: The token that targets end with, and that is no target: MaxText's `pad_id`.
-        steps: How many batches there are, for an evaluation; None for no end.
-        **options: Those of `Pipeline.load`.
+        pad_id: The token that ends targets and is never a target itself: MaxText's `pad_id`.
+        steps: The number of batches, for an evaluation; None for endless.
+        **options: Arguments of `Pipeline.load`.
 
     Raises:
         FeedMismatch: The rows are neither packed nor padded (while iterating).
@@ -76,7 +76,7 @@ def batches(
 
 
 def _as_maxtext(pad_id: int, columns: Any) -> dict[str, Any]:
-    """The fields of a batch by MaxText's names."""
+    """Rename the fields of a batch to MaxText's names."""
     feed: dict[str, Any] = {}
     for name in ("inputs", "targets"):
         given = name if name in columns else "tokens"

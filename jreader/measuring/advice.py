@@ -9,7 +9,7 @@ from typing import NamedTuple
 from jreader.cores import usable_cores
 from jreader.measuring.probing import Measured
 
-_READY = 32  # feeds: their memory is small beside a model's
+_READY = 32  # feeds: little memory next to a model's
 _MOST = 32  # threads of a function that waits
 _SLOWER = 1.5  # times slower in processes: its samples are large
 _WORDS = {
@@ -35,11 +35,11 @@ _WORDS = {
 
 
 class Advice(NamedTuple):
-    """What to change.
+    """An advice.
 
     Attributes:
-        words: The advice, to follow a semicolon.
-        arguments: The arguments to type, with their numbers; {} for other advice.
+        words: The advice, in words that follow a semicolon.
+        arguments: The arguments to type, with their values; {} for other advice.
     """
 
     words: str
@@ -52,8 +52,8 @@ def advice_for(
     """Advise how to speed up the limiting stage.
 
     Args:
-        limit: The stage that limits.
-        stages: All of them.
+        limit: The limiting stage.
+        stages: All stages.
         computes: The share of the read in which this program computed.
         longest: The longest wait for a feed, in seconds.
     """
@@ -77,7 +77,7 @@ def advice_for(
 
 
 def _time_of_others(limit: Measured, stages: Sequence[Measured]) -> float:
-    """Seconds per feed once the stage runs beside the others, which run in sequence."""
+    """Estimate the seconds per feed once the stage runs beside the sequence of the others."""
     others = [each for each in stages if each is not limit]
     one_thread = sum(each.seconds for each in others if not each.by and each.name != "step")
     beside = [each.seconds for each in others if each.by or each.name == "step"]
@@ -110,14 +110,14 @@ def _reason_for(limit: Measured) -> str:
 
 
 def _workers_wanted(limit: Measured, goal: float, step: float) -> int:
-    """How many workers a map needs: waiting threads cost little, so enough for any step."""
+    """Return the workers that a map needs; waiting threads cost little, so enough for any step."""
     if limit.waits:
         return min(max(2, ceil(limit.alone / step)), _MOST)
     return min(max(2, ceil(limit.alone / goal)), max(usable_cores(), 2))
 
 
 def _of_enough(limit: Measured, wanted: int) -> Advice:
-    """Advice where more workers of the same kind would not help."""
+    """Advise where more workers of the same kind would not help."""
     slower = limit.seconds * min(limit.workers, usable_cores()) / max(limit.alone, 1e-9)
     if limit.by == "processes" and not limit.holds and slower > _SLOWER:
         return Advice(
@@ -136,7 +136,7 @@ def _of_capacity(capacity: int, steps: float) -> Advice:
         return Advice(
             "no feed is ready when the loop asks for one: type load(capacity=2)", {"capacity": 2}
         )
-    # as many feeds as cover the longest wait, within bounds
+    # enough feeds to cover the longest wait, within bounds
     wanted = max(4 * capacity, min(capacity + ceil(steps), _READY))
     return Advice(
         f"the data are fast enough on average, but arrive unevenly: type load(capacity={wanted})",
@@ -163,7 +163,7 @@ def _of_source(limit: Measured, goal: float, computes: float) -> Advice:
 
 
 def stage_in_words(stage: Measured) -> str:
-    """The stage in a sentence: what it is, its function, and where that is.
+    """Describe a stage in words: its kind, its function, and where that is.
 
     >>> stage_in_words(Measured("map", "decode", "/home/me/train.py:31"))
     'the map `decode` (train.py:31)'
@@ -185,5 +185,5 @@ def stage_in_words(stage: Measured) -> str:
 
 
 def place(stage: Measured) -> str:
-    """The file, without its folder, and the line; "" where there is none."""
+    """Return the file, without its folder, and the line; "" if unknown."""
     return stage.where.replace("\\", "/").rpartition("/")[2]

@@ -1,7 +1,7 @@
-"""The table of a report as HTML: bars as wide as what they stand for.
+"""The table of a report as HTML, with bars proportional to the times.
 
-Bars are text, of block characters: pages such as GitHub's drop styles and drawings. It has no
-colours of its own but for shades of the page's, so it is legible on light and dark pages.
+Bars are text, made of block characters, since pages such as GitHub's drop styles and drawings. All
+colors are shades of the page's own, so the table is legible on light and dark pages.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from statistics import fmean
 from typing import NamedTuple
 
 _WIDE = 6  # characters of the longest bar
-_COLUMNS = 8  # of the picture of a queue
+_COLUMNS = 8  # of a queue's chart
 
 
 class StageBar(NamedTuple):
-    """One line.
+    """One line of the table.
 
     Attributes:
-        title: What it is.
+        title: The name of the stage.
         value: Milliseconds, the width of the bar.
-        note: What stands behind it.
-        marked: Whether it is what the text speaks of.
+        note: The text after the bar.
+        marked: True for the stage that the text is about.
     """
 
     title: str
@@ -33,7 +33,7 @@ class StageBar(NamedTuple):
 
 
 def bars(text: str, lines: Sequence[StageBar], depths: Sequence[int], note: str = "") -> str:
-    """The HTML of a text, of bars below it, and of a queue over time.
+    """Return the HTML of a text, of bars below it, and of a queue over time.
 
     >>> page = bars("The map <f> limits.", [StageBar("map f", 2.0, "one thread", True)], [0, 2])
     >>> "&lt;f&gt;" in page, page.count("<tr>")
@@ -55,7 +55,7 @@ def _bar_row(line: StageBar, most: float) -> str:
 
 
 def _eighths(share: float) -> str:
-    """A bar of that share of the full width, in eighths of a character.
+    """Draw a bar of that share of the full width, in eighths of a character.
 
     >>> _eighths(1.0), _eighths(0.4), _eighths(0.0)
     ('██████', '██▍', '▏')
@@ -66,7 +66,7 @@ def _eighths(share: float) -> str:
 
 
 def _cells(title: str, value: str, picture: str, note: str, weight: str = "normal") -> str:
-    """A line of the table; what is wide breaks, also inside a word."""
+    """Return a row of the table; wide texts break, even inside a word."""
     return (
         f'<tr><td style="text-align:left;font-weight:{weight}">'
         f'<div style="min-width:6em;overflow-wrap:anywhere">{escape(title)}</div></td>'
@@ -78,7 +78,7 @@ def _cells(title: str, value: str, picture: str, note: str, weight: str = "norma
 
 
 def _depth_columns(depths: Sequence[int]) -> str:
-    """How many feeds waited, look after look: a column for each, or for several one of their mean.
+    """Chart the feeds that were ready at each look; a column is a look, or the mean of several.
 
     >>> "▁▃▅█" in _depth_columns([0, 1, 2, 4])
     True

@@ -1,9 +1,9 @@
-"""`Fleet`: the reports of all processes of a run as one: which process the others wait for.
+"""`Fleet`: merge the reports of all processes of a run, to find the one that the others wait for.
 
-Processes that train together step together, so what delays one delays all: what its loop waits for
-its own data, the others wait in the step, or, where they agree on each feed of a stream, for the
-feed. So a process that waits may have its data ready. What it waits for its own is no longer than
-what its thread that draws works for a feed: the smaller one of the two counts.
+Processes that train together step together, so a delay of one delays all: while its loop waits for
+its own data, the others wait in the step or, where they agree on each feed of a stream, for the
+feed. So a waiting process may have its data ready. Its wait for its own data is at most the time
+that its reading thread works on a feed: the smaller of the two counts.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Fleet:
         process: Its number, `jax.process_index()`.
         host: The name of its machine.
         limit: The stage that limits its data, and what to change there.
-        waits: Seconds a feed that its loop waits for its own data.
+        waits: Seconds per feed that its loop waits for its own data.
         step: Seconds from feed to feed.
         waited: The share of a step in which the others wait for this process alone.
-        silent: The numbers of the processes that have not answered.
+        silent: The numbers of the processes that did not answer.
     """
 
     process: int
@@ -39,7 +39,7 @@ class Fleet:
     silent: Sequence[int] = ()
 
     def __str__(self) -> str:
-        """The slowest process, how long the others wait for it, and what to change there."""
+        """Name the slowest process, how long the others wait for it, and what to change there."""
         silent = f" No report(loader, fleet=True) from {self.silent}." if self.silent else ""
         if self.waits < WAITS * self.step:
             return (
@@ -53,7 +53,7 @@ class Fleet:
 
 
 def slowest_of(fleets: Iterable[Fleet], silent: Sequence[int] = ()) -> Fleet:
-    """That of some processes, each of which knows of itself alone, in any order.
+    """Merge the reports of single processes, in any order, into one.
 
     >>> one = Fleet(0, "a", "the source; read several parts at once", waits=0.1, step=0.5)
     >>> other = Fleet(1, "b", "the map `decode`; `threads=4`", waits=0.4, step=0.5)
@@ -67,14 +67,14 @@ def slowest_of(fleets: Iterable[Fleet], silent: Sequence[int] = ()) -> Fleet:
 
 
 def exchanged(board: Board, mine: Fleet, at: int, seconds: float) -> Fleet:
-    """Posts what this process has, and returns that of all, which the first process merges.
+    """Post the report of this process, and return the merged one, which the first process makes.
 
-    So what each of the others posts and reads does not grow with their number.
+    So what each other process posts and reads does not grow with their number.
 
     Args:
         board: Where the processes post.
         mine: The fleet of this process alone.
-        at: How many feeds the loop of each process has got.
+        at: The number of feeds that the loop of each process has received.
         seconds: How long the first process waits for the others; they wait for it twice as long.
     """
     subject, first = f"{board.turn}/report {at}", min([board.me, *board.others])
@@ -82,7 +82,7 @@ def exchanged(board: Board, mine: Fleet, at: int, seconds: float) -> Fleet:
     if board.me > first and (found := board.awaited(f"{subject}/all/{first}", 2 * seconds)):
         return Fleet(**found)
     if board.me == first and board.reported not in (None, subject):
-        board.delete(board.reported)  # no process waits for it any more
+        board.delete(board.reported)  # no process needs it anymore
     board.reported, until = subject, time.monotonic() + seconds
     for process in board.others if board.me == first else ():
         board.awaited(f"{subject}/each/{process}", until - time.monotonic())

@@ -1,4 +1,4 @@
-"""`observe(loader)`: the metrics of loaders, read whenever somebody asks for them."""
+"""`observe(loader)`: export the metrics of loaders, read on request."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ def observe(
     >>> registry.get_sample_value("jreader_feeds_total", {"loader": "train"})
     2.0
 
-    An exporter, or Prometheus, reads them when it wants to, on its own thread, at no cost to the
-    loop. A garbage-collected loader is no longer observed.
+    An exporter, or Prometheus, reads the metrics on its own thread, when it needs them, at no cost
+    to the loop. A garbage-collected loader is no longer observed.
 
     Args:
         loader: Any loader.
-        meter: A meter, as `opentelemetry.metrics.get_meter("train")` returns it once
+        meter: A meter, as `opentelemetry.metrics.get_meter("train")` returns it after
             `set_meter_provider` was called.
         registry: A registry, such as `prometheus_client.REGISTRY`.
-        name: The value of the attribute, or label, `loader`, which distinguishes loaders.
+        name: The value of the attribute or label `loader`, which distinguishes loaders.
 
     Raises:
         TypeError: `loader` is not a loader, or `name` not a text; or neither a meter nor a registry
             was given, or both; or the meter has no provider yet.
-        ValueError: Another loader is observed by that name.
+        ValueError: Another loader is already observed by that name.
     """
-    meter = getattr(meter, "_real_meter", meter)  # a stand-in would lose what another one observes
+    meter = getattr(meter, "_real_meter", meter)  # a proxy would forget observers
     by, one = registry if meter is None else meter, (meter is None) != (registry is None)
     knows = hasattr(by, "create_observable_gauge") or hasattr(by, "register")
     if not (isinstance(loader, DataLoader) and one and knows and isinstance(name, str)):
@@ -57,7 +57,7 @@ def observe(
 
 
 class _Loaders(WeakValueDictionary[str, DataLoader[Any]]):
-    """Those that one meter or registry observes, by name: it has each metric only once."""
+    """The loaders that a meter or registry observes, by name: it has each metric only once."""
 
     __hash__ = object.__hash__  # a registry keeps its collectors in a dict
 
@@ -71,7 +71,7 @@ class _Loaders(WeakValueDictionary[str, DataLoader[Any]]):
         return self
 
     def collect(self) -> Any:
-        """What a registry asks a collector for."""
+        """Return the metrics in the form that a registry expects of a collector."""
         parser = import_module("prometheus_client.parser")
         return parser.text_string_to_metric_families(prometheus_text(self._measured()))
 

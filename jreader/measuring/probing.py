@@ -1,9 +1,9 @@
-"""A few feeds of a loader, read once more in a pass of its own in which each stage is timed.
+"""Read a few feeds of a loader again, in a separate pass that times each stage.
 
-The pass reads the same plan without workers or prefetching, so that all happens on this
-thread, and the time of a stage is the time inside its function but for that of the stages inside
-that. The loop's pass is not touched: plans are pure, and this is one more pass. A function of a
-plan, and a source, may notice that they are called.
+The pass reads the same plan without workers or prefetching, so everything runs on this thread, and
+the time of a stage is the time inside its function minus that of stages nested in it. The loop's
+own pass is untouched: plans are pure, and this is one more pass. Functions and sources of a plan
+may notice the extra calls.
 """
 
 from __future__ import annotations
@@ -52,25 +52,25 @@ _WITHOUT_WORKERS: Mapping[str, Any] = {
     "timeout": 0,
 }
 _SAME: Mapping[str, Any] = {}
-_MAX_SAMPLES = 8  # samples of a function, to call it with again
+_MAX_SAMPLES = 8  # samples of a function, to call it again with
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One stage, as a report shows it.
+    """One stage of a report.
 
     Attributes:
-        name: Which stage; "capacity" is none, but a verdict.
+        name: Which stage; "capacity" is not a stage but a verdict.
         function: The name of its function, or of the op that reads; "" for a stage of the loader.
         where: The file and line of the function, or of the op.
-        alone: Seconds a feed on one worker.
-        by: "threads", "processes" or "executor"; "workers" of `load`; "" for the thread that draws.
-        workers: How many workers it has.
-        holding: Whether its function holds the GIL, and whether it waits; None where
-            that was not measured.
-        filling: Whether it is below a cache that is not whole yet.
+        alone: Seconds per feed on one worker.
+        by: "threads", "processes" or "executor"; "workers" for those of `load`; "" for the reading
+            thread.
+        workers: The number of workers.
+        holding: Whether its function holds the GIL, and whether it waits; None if not measured.
+        filling: True if it is below a cache that is still incomplete.
         op: The op that calls the function, such as "filter"; "" for a stage of the loader.
-        seen: Seconds a feed that its processes were seen to take.
+        seen: Seconds per feed that its processes were observed to take.
     """
 
     name: Name
@@ -86,7 +86,7 @@ class Measured:
 
     @property
     def seconds(self) -> float:
-        """Seconds a feed with the workers it has."""
+        """Seconds per feed with its workers."""
         side_by_side = self.workers
         if self.by == "threads" and self.holds:
             side_by_side = 1
@@ -96,26 +96,26 @@ class Measured:
 
     @property
     def holds(self) -> bool:
-        """Whether its function is known to hold the GIL."""
+        """True if its function is known to hold the GIL."""
         return self.holding is not None and self.holding.holds_gil
 
     @property
     def waits(self) -> bool:
-        """Whether its function is known to wait most of the time, and not for that lock."""
+        """True if its function is known to wait most of the time, but not for the GIL."""
         return self.holding is not None and not self.holds and self.holding.computes < 0.5
 
 
 @dataclass
 class Probe:
-    """One stage of a plan, while it is timed.
+    """One stage of a plan while it is timed.
 
     Attributes:
-        stage: What it is; how long it takes comes in the end.
+        stage: The stage; its times are filled in at the end.
         op: The op; None for a plain function that is read.
-        function: The function that a user gave; None for a source.
-        time: Nanoseconds, without what other stages took inside it.
-        calls: How often it was called, or gave a sample.
-        samples: Arguments that it was called with.
+        function: The user's function; None for a source.
+        time: Nanoseconds, without those of nested stages.
+        calls: How often it was called, or yielded a sample.
+        samples: Arguments of some calls.
     """
 
     stage: Measured
@@ -128,15 +128,15 @@ class Probe:
 
 @dataclass(frozen=True)
 class Probed:
-    """What was measured; times are nanoseconds a feed.
+    """The measured times, in nanoseconds per feed.
 
     Attributes:
         probes: The stages of the plan.
-        read: All of the plan.
+        read: The whole plan.
         collate: Stacking.
-        place: Until the feed is on the devices, and has been through the functions there; 0 where
-            several processes feed one array, since no one of them puts a feed there alone.
-        feeds: How many feeds were read for that.
+        place: Until the feed is on the devices, and its functions there have run; 0 where several
+            processes feed one array, since none puts a feed there alone.
+        feeds: The number of feeds read.
         computes: The share of the time in which this thread computed.
     """
 
@@ -148,12 +148,12 @@ class Probed:
     computes: float
 
     def move_to_workers(self, workers: int, *, stacks: bool) -> None:
-        """Has all of the plan done by the workers of `load`, who may stack batches, too."""
+        """Assign all of the plan to the workers of `load`, including stacking if they do it."""
         for each in (*self.probes, self.collate) if stacks else self.probes:
             each.stage = replace(each.stage, by="workers", workers=workers)
 
     def move_threads(self, threads: Mapping[str, int]) -> None:
-        """Counts as many threads of each map as a tuner has come to, by the line that made it."""
+        """Set the thread count of each map to the tuner's, by the line that made the map."""
         for each in self.probes:
             if each.stage.by == "threads" and each.op is not None:
                 workers = threads.get(each.op.made_at, each.stage.workers)
@@ -161,13 +161,13 @@ class Probed:
 
 
 def probe(loading: Loading, epoch: int, feeds: int, seconds: float) -> Probed | None:
-    """Reads some feeds of an epoch; None if it has none.
+    """Read some feeds of an epoch; return None if it has none.
 
     Args:
-        loading: What a loader loads.
+        loading: The loader's settings.
         epoch: The epoch to read.
-        feeds: How many feeds to measure, after a first one that is read before.
-        seconds: After that time, the feed that is being read is the last one.
+        feeds: The number of feeds to measure, after an unmeasured first one.
+        seconds: After this time, the current feed is the last one.
     """
     meter = _Meter()
     ready, computes = meter.read(loading, epoch, feeds, seconds)
@@ -191,18 +191,18 @@ def _but_first(values: list[T]) -> list[T]:
 
 
 class _Meter:
-    """Times the stages of one pass, each without what others take inside it."""
+    """Times the stages of one pass, each without those nested in it."""
 
     def __init__(self) -> None:
         self.probes: dict[Any, Probe] = {}
         self.run = Run()
-        self.local = threading.local()  # what reads on threads of its own is timed there
+        self.local = threading.local()  # times per thread, for sources with their own
         self.filling = False
 
     def read(
         self, loading: Loading, epoch: int, feeds: int, seconds: float
     ) -> tuple[list[int], float]:
-        """Reads feeds on this thread: the wait for each, and the share of the time it computed."""
+        """Read feeds on this thread; return the wait for each, and the share of computing."""
         source = loading.source
         if loading.resident is None:
             source = replace(source, batches=rewritten(source.batches, self.probed))
@@ -211,7 +211,7 @@ class _Meter:
         at = beginning(0 if loading.remainder.continues else epoch)
         with warnings.catch_warnings(), watching(self.watched):
             warnings.simplefilter("ignore")  # the loop's own pass warns
-            if alone.placement.spans:  # the others need not know
+            if alone.placement.spans:  # without the other processes
                 host = HostFeeds(alone.here, alone.of_epoch(at), at, counters=self.run.counters)
                 here = host.begun()
             else:
@@ -226,7 +226,7 @@ class _Meter:
         return ready, min(1.0, worked / max(wall, 1e-9) / share_of_a_core())
 
     def _waits(self, items: Iterator[Any], most: int, seconds: float) -> list[int]:
-        """The nanoseconds for which each feed was waited on the devices; the first is left out."""
+        """Return the nanoseconds of waiting for each feed on the devices, without the first."""
         waits: list[int] = []
         late = time.perf_counter() + seconds
         for feed in items:
@@ -237,7 +237,7 @@ class _Meter:
                 first = self.totals()
             elif len(waits) > most or time.perf_counter() > late:
                 break
-        if len(waits) > 1:  # what is made once, is made for the first one
+        if len(waits) > 1:  # leave out the first, with its setup
             self.leave_out(first)
         return _but_first(waits)
 
@@ -250,7 +250,7 @@ class _Meter:
             self.probes[key].calls -= calls
 
     def probed(self, node: Node[Any]) -> Mapping[str, Any] | Node[Any]:
-        """What `rewritten` puts in the place of an op: the same samples, timed, on this thread."""
+        """Replace an op, for `rewritten`, by one with the same samples, timed, on this thread."""
         if isinstance(node, buffered):
             return {"size": 0}
         if isinstance(node, shuffle) and node.blocks is None:
@@ -263,7 +263,7 @@ class _Meter:
         return _SAME if call is None else self._called(call)
 
     def _called(self, call: Call) -> Mapping[str, Any] | Node[Any]:
-        """What calls the function of an op on this thread, timed."""
+        """Return what makes an op call its function on this thread, timed."""
         op, function = call.op, call.function
         kind = name = type(op).__name__
         where = op.made_at
@@ -291,7 +291,7 @@ class _Meter:
         return timed
 
     def watched(self, reader: Reader[Any], up: Pass[Any]) -> Pass[Any]:
-        """The pass over a source, timed; that over an op which reads others as it is."""
+        """Time the pass over a source; leave that over an op that reads others as it is."""
         if isinstance(reader, Node):
             if not isinstance(reader, cache) and reader.input_readers:
                 return up
@@ -330,7 +330,7 @@ class _Meter:
 
 
 def written_at(function: Any) -> str:
-    """The file, or cell, and line of a function of Python; "" of any other.
+    """Return the file (or cell) and line of a Python function; "" for any other.
 
     >>> written_at(len), written_at(written_at).rpartition("/")[2].rpartition(":")[0]
     ('', 'probing.py')

@@ -1,4 +1,4 @@
-"""`report(loader)`: which stage limits the epoch, and what to change."""
+"""`report(loader)`: find the stage that limits the epoch, and what to change."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from jreader.measuring.probing import Measured, Name, Probed, probe
 from jreader.measuring.verdicts import counted_data, counted_step, counted_wait, limit_of, stages_of
 from jreader.workers.executor_map import workers_of
 
-_MIN_FEEDS = 4  # feeds of a loop: the first one is that for which all is made
-_MIN_IDLE_FEEDS = 8  # feeds after the first, at least, of a loop that does nothing
-_MIN_SECONDS = 0.1  # seconds in which some are read again after it
+_MIN_FEEDS = 4  # feeds of a loop: the first one includes the setup
+_MIN_IDLE_FEEDS = 8  # the fewest feeds after the first of a loop that does nothing
+_MIN_SECONDS = 0.1  # the shortest time to read some again after it
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Report:
         return f"{named} limits the epoch: {waits}; {self.advice}."
 
     def __str__(self) -> str:
-        """The verdict, and a line for each stage of this process."""
+        """Return the verdict, and a line for each stage of this process."""
         *stages, waits = self._bars()
         wide = max(len(bar.title) for bar in stages)
         lines = [self.verdict, "", f"{'stage':{wide}}  {'ms a feed':>10}  who does it"]
@@ -102,7 +102,7 @@ class Report:
     __repr__ = __str__  # what a prompt shows
 
     def _bars(self) -> list[StageBar]:
-        """A bar for each stage, as wide as its time, and one for the time that the loop waits."""
+        """Return a bar for each stage, as wide as its time, and one for the wait of the loop."""
         limits = (self.limit, self.function, self.where)
         shown = [
             StageBar(
@@ -117,7 +117,7 @@ class Report:
         return [*shown, StageBar("the loop waits", waits, "", marked=False)]
 
     def _repr_html_(self) -> str:
-        """The verdict, and the bars."""
+        """Return the verdict and the bars as HTML."""
         return bars(self.verdict, self._bars(), self.stats.queues[0].depths, self.note)
 
 
@@ -162,17 +162,18 @@ def report(
     alone, and watches whether functions of maps hold the GIL. The loop's own pass is not affected.
     This opens the source and calls your functions again, so do not call it while the loop reads a
     source that can be read only once. Such a source is judged by the counters alone; `report.note`
-    says so. Call it while nothing else runs: the interpreter's switch interval is longer for a
+    says so. Call it while nothing else runs: it raises the interpreter's switch interval for a
     tenth of a second.
 
-    A loop that never waits for its step (it never reads a loss, say) runs ahead of the devices, as
-    far as jax allows: run a few hundred steps before you call it, or wait for each step.
+    A loop that never waits for its step (it never reads a loss, for example) runs ahead of the
+    devices, as far as jax allows: run a few hundred steps before you call it, or wait for each
+    step.
 
-    The method is that of Plumber (Kuchnik et al., MLSys 2022): the rate of each stage alone, and
-    what the epoch would take without it.
+    The method is that of Plumber (Kuchnik et al., MLSys 2022): measure the rate of each stage
+    alone, and what the epoch would take without it.
 
     Args:
-        loader: A loader that has given a loop at least 4 feeds.
+        loader: A loader from which a loop has received at least 4 feeds.
         feeds: The number of feeds to read again, after a first one.
         seconds: The time after which to stop reading.
         fleet: Whether to find the process that the others wait for, of those that feed the same
@@ -182,7 +183,7 @@ def report(
 
     Raises:
         TypeError: `loader` is not a loader.
-        ValueError: A loop has had too few feeds of it, or a number is too small.
+        ValueError: A loop has received too few feeds, or a number is too small.
     """
     if not isinstance(loader, DataLoader):
         raise TypeError(
@@ -192,7 +193,7 @@ def report(
     many = check_number("feeds of jreader.report(loader)", feeds, 1)
     longest = check_seconds("seconds of jreader.report(loader)", seconds)
     patience = 10.0 if fleet is True else fleet
-    if patience:  # what is over all limits comes back as 0
+    if patience:  # check_seconds returns 0 for "no limit"
         patience = check_seconds("fleet of jreader.report", patience) or inf
     stats = loader.stats()
     if len(stats.steps_ns) < _MIN_FEEDS - 1:
@@ -205,7 +206,7 @@ def report(
     stages = stages_of(stats, probed)
     limit = limit_of(stats, stages, loader.tuned.capacity if loader.tuned else loader.capacity)
     wait, step = counted_wait(stats), counted_step(stats)
-    slowest = 1e-9 * max(stats.waits_ns[1:])  # the first wait is for what is made once
+    slowest = 1e-9 * max(stats.waits_ns[1:])  # without the first wait, which includes the setup
     computes = probed.computes if probed else 1.0
     advice = advice_for(limit, stages, computes, slowest)
     found = Report(
@@ -244,7 +245,7 @@ def _probed(loader: DataLoader[Any], feeds: int, seconds: float) -> tuple[Probed
 
 
 def report_of_idle_loop(loader: DataLoader[Any], seconds: float) -> Report:
-    """Loops over the feeds of a loader, does nothing with them, and reports what limits that.
+    """Loop over a loader's feeds without using them, and report what limits the loop.
 
     >>> import numpy as np
     >>> from jreader import Pipeline, arrays
@@ -255,10 +256,10 @@ def report_of_idle_loop(loader: DataLoader[Any], seconds: float) -> Report:
 
     Args:
         loader: Any loader.
-        seconds: How long to loop, but for 9 feeds at least; and how long to read some again.
+        seconds: How long to loop, with at least 9 feeds; and how long to read some again.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what is left out of an epoch, say
+        warnings.simplefilter("ignore")  # such as dropped samples
         stops = time.perf_counter() + seconds
         with loader.steps() as feeds:
             for number, feed in enumerate(feeds):

@@ -1,9 +1,8 @@
-"""Which stage limits the epoch, of times that a loop counted and a pass of its own measured.
+"""Find the stage that limits the epoch, from times counted in the loop and measured separately.
 
-Stages on the thread that draws follow one another, so their times add up; a map on workers runs
-beside them, as many times as it has workers, if it does not hold the GIL; the step
-runs beside all of it, if the loader looks ahead. What limits is what would save most time if it
-were not there.
+Stages on the reading thread run in sequence, so their times add up; a map on workers runs beside
+them, in parallel on all workers unless it holds the GIL; the step runs beside all of it if the
+loader prefetches. The limit is the stage whose removal would save the most time.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from jreader.measuring.probing import Measured, Probe, Probed
 from jreader.workers.gil import holding
 
 WAITS = 0.1
-"""The share of waiting below which the step limits."""
-_ALIKE = 0.8  # of the step: data that take less would be there in time, if they came evenly
-_UNEXPLAINED = 0.8  # of what a loop read: time missing in the second read is the source's
+"""The share of waiting below which the step is the limit."""
+_ALIKE = 0.8  # of the step: data that take less would arrive in time, if they came evenly
+_UNEXPLAINED = 0.8  # of the loop's reading time: time missing in the second read is the source's
 
 
 def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
-    """The stages of a loader in the order that samples pass through them, and the step."""
+    """Return the stages of a loader in data-flow order, and the step."""
     counted = _counted_stages(stats)
     last: Any = stats.stages[-2].name  # "transfer" or "on_device"
     place = counted.get(last, 0.0)
@@ -40,7 +39,7 @@ def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
             if stage.items and stage.by == "processes"
         }
         stages += _of_plan(counted.get("read", 0.0), in_processes, probed)
-        # in the loop they may have waited for the interpreter, which others held
+        # in the loop these may have waited for the GIL, held by others
         place, stacking = 1e-9 * probed.place or place, probed.collate
         collate = replace(stacking.stage, alone=1e-9 * stacking.time)
     stages += [
@@ -52,12 +51,12 @@ def stages_of(stats: Stats, probed: Probed | None) -> list[Measured]:
 
 
 def _of_plan(counted: float, in_processes: Mapping[str, float], probed: Probed) -> list[Measured]:
-    """The stages of a plan; untimed work counts as the source's.
+    """Return the stages of a plan; untimed work counts as the source's.
 
     Args:
-        counted: Seconds a feed that the loop's pass read.
-        in_processes: For the place of each op with processes, seconds of a call in them.
-        probed: What the pass of its own measured.
+        counted: Seconds per feed that the loop's pass spent reading.
+        in_processes: Seconds per call in worker processes, by the line of each op that has them.
+        probed: The measurements of the separate pass.
     """
     slowest = max((probe.time for probe in probed.probes), default=0)
     stages = [_of_probe(probe, probed.feeds, slowest, in_processes) for probe in probed.probes]
@@ -74,36 +73,36 @@ def _of_plan(counted: float, in_processes: Mapping[str, float], probed: Probed) 
 
 
 def _untimed(counted: float, read: float, stages: Sequence[Measured]) -> float:
-    """Seconds a feed that no stage has, of those that a loop and a pass of its own have read."""
+    """Return the seconds per feed that no stage accounts for, in the loop or in the probe."""
     rest = read - sum(stage.alone for stage in stages)
     threaded = any(stage.by for stage in stages)
     if not threaded and counted - read > _UNEXPLAINED * counted:
-        rest += counted - read  # it was slower in the loop: a remote file, say
+        rest += counted - read  # slower in the loop, such as a remote file
     return rest
 
 
 def _of_probe(
     probe: Probe, feeds: int, slowest: int, in_processes: Mapping[str, float]
 ) -> Measured:
-    """A stage as it was measured; the function of one that may limit is watched besides."""
+    """Return a stage with its measured time; watch the function of one that may limit."""
     found = None
     if probe.function and probe.samples and 5 * probe.time > slowest:
         found = holding(probe.function, list(probe.samples))
     stage = replace(probe.stage, alone=1e-9 * probe.time / feeds, holding=found)
     if stage.by != "processes" or probe.op is None:
         return stage
-    # large samples are slower to make there, where their memory is new each time
+    # large samples are slower to make there, in memory that is always new
     each = in_processes.get(probe.op.made_at, 0.0) * probe.calls / feeds
     return replace(stage, seen=each / stage.workers)
 
 
 def counted_step(stats: Stats) -> float:
-    """Seconds of a step, as the loop had them; the first one, which compiles, is left out."""
+    """Return the seconds per step in the loop, without the first step, which compiles."""
     return _steady_mean(stats.steps_ns)
 
 
 def counted_wait(stats: Stats) -> float:
-    """Seconds that the loop waited for a feed."""
+    """Return the seconds that the loop waited per feed."""
     return _steady_mean(stats.waits_ns)
 
 
@@ -113,19 +112,19 @@ def _steady_mean(times: Sequence[int]) -> float:
 
 
 def limit_of(stats: Stats, stages: Sequence[Measured], capacity: int) -> Measured:
-    """What limits the epoch.
+    """Find what limits the epoch.
 
     Args:
-        stats: What was counted.
-        stages: What `stages_of` returned.
-        capacity: How many feeds the loader prefetches.
+        stats: The loop's counters.
+        stages: The result of `stages_of`.
+        capacity: The number of feeds that the loader prefetches.
     """
     *data, step = stages
     wait, away = counted_wait(stats), step.seconds
     slowest = max(data, key=attrgetter("seconds"))
     if wait < WAITS * (wait + away):
         placing = data[-1]
-        # what the devices do to a feed is waited for inside the step
+        # the step includes the wait for work on the devices
         return placing if placing.seconds > 0.5 * away else step
     alone = sum(stage.seconds for stage in data if not stage.by)
     takes = max([alone, *(stage.seconds for stage in data if stage.by)])
@@ -137,7 +136,7 @@ def limit_of(stats: Stats, stages: Sequence[Measured], capacity: int) -> Measure
 
 
 def counted_data(stats: Stats, data: Sequence[Measured]) -> float:
-    """Seconds a feed on the thread that draws, as the loop had them."""
+    """Return the seconds per feed on the reading thread, as counted in the loop."""
     measured: dict[str, float] = {stage.name: stage.seconds for stage in data}
     return sum(
         min(each, measured.get(name, each))  # the mean includes the first feed, with its setup
@@ -147,5 +146,5 @@ def counted_data(stats: Stats, data: Sequence[Measured]) -> float:
 
 
 def _counted_stages(stats: Stats) -> dict[str, float]:
-    """Seconds of an item of each stage, as the loop had them."""
+    """Return the seconds per item of each stage, as counted in the loop."""
     return {stage.name: 1e-9 * stage.time_ns / stage.items for stage in stats.stages if stage.items}

@@ -1,4 +1,4 @@
-"""`PyReader`: Paddle's older class for what `DataLoader.from_generator` makes."""
+"""`PyReader`: Paddle's older class for the result of `DataLoader.from_generator`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jreader.readers import Reader
 
 
 class PyReader(DataLoader):
-    """A loader as `DataLoader.from_generator` makes it, with Paddle's older names of methods.
+    """A loader like that of `DataLoader.from_generator`, with Paddle's older method names.
 
     Its `decorate_*_generator` are the `set_*_generator` of `DataLoader`.
 
@@ -30,7 +30,7 @@ class PyReader(DataLoader):
         iterable: bool = True,
         return_list: bool = False,
     ) -> None:
-        """Takes the arguments of `from_generator`."""
+        """Take the arguments of `from_generator`."""
         capacity = errors.check_number("PyReader(feed_list, capacity)", capacity)
         options = Options(feed_list, capacity, bool(use_double_buffer), bool(return_list))
         self._begin(options, iterable=bool(iterable))
@@ -42,13 +42,13 @@ class PyReader(DataLoader):
         drop_last: bool = True,
         places: Any = None,
     ) -> None:
-        """Sets a reader of samples as the source, as `set_sample_generator` does."""
+        """Set a reader of samples as the source, like `set_sample_generator`."""
         self.set_sample_generator(sample_generator, batch_size, drop_last, places)
 
     def decorate_sample_list_generator(self, reader: Reader[Any], places: Any = None) -> None:
-        """Sets a reader of lists of samples, as `set_sample_list_generator` does."""
+        """Set a reader of lists of samples, like `set_sample_list_generator`."""
         self.set_sample_list_generator(reader, places)
 
     def decorate_batch_generator(self, reader: Reader[Any], places: Any = None) -> None:
-        """Sets a reader of batches of arrays, as `set_batch_generator` does."""
+        """Set a reader of batches of arrays, like `set_batch_generator`."""
         self.set_batch_generator(reader, places)

@@ -26,7 +26,7 @@ def train(
     *,
     progress: bool = True,
 ) -> tuple[S, list[Any]]:
-    """Trains for `total_pass` epochs: calls `state, metrics = step(state, feed)` for every feed.
+    """Train for `total_pass` epochs: call `state, metrics = step(state, feed)` for every feed.
 
     The progress bar shows samples per second, and the share of time spent waiting for data.
 
@@ -35,19 +35,19 @@ def train(
     (20, [{'rows': 2}, {'rows': 2}])
 
     Args:
-        step: Takes the state and a feed, and returns the next state and metrics (any tree).
-        state: The state that the first step takes.
+        step: Takes the state and a feed; returns the next state and metrics (any tree).
+        state: The state for the first step.
         batch_reader: A `DataLoader`, or a reader of batches (lists of samples).
-        mapping: The fields of a reader of batches: a list of `data`, or a mapping from names to
+        mapping: The fields, for a reader of batches: a list of `data`, or a mapping from names to
             indices or keys of a sample.
         total_pass: The number of epochs.
-        progress: Whether to show a progress bar, where there is a terminal or a notebook.
+        progress: Whether to show a progress bar, in a terminal or notebook.
 
     Returns:
         The last state, and the metrics of the last step of each epoch (None for an empty one).
 
     Raises:
-        TypeError: An argument is of the wrong kind, or arguments are in the order of Paddle.
+        TypeError: An argument is of the wrong kind, or the arguments are in Paddle's order.
         ValueError: `total_pass` is negative.
     """
     if isinstance(state, dict) and isinstance(batch_reader, int):
@@ -77,7 +77,7 @@ def train(
 
 
 def _in_paddles_order(reader: Any, mapping: Any, size: int, passes: Any) -> TypeError:
-    """The error of `train(reader, mapping, batch_size, total_pass)`."""
+    """Return the error for `train(reader, mapping, batch_size, total_pass)`."""
     call = f"batch({described(reader)}, {size}), {mapping}, {1 if passes is None else passes}"
     return TypeError(
         f"train(step, state, batch_reader, mapping, total_pass) needs a step first, as in `state, "
