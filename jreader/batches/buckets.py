@@ -103,9 +103,8 @@ class bucket(Node[Columns[T]]):
             that fits its length. Or, if lengths are known, the number of buckets: the op then
             chooses the bounds that pad least, which `repr` shows.
         batch_size: Samples per batch. Excludes `tokens`.
-        tokens: Values per batch, padding included: a bucket of bound b has `tokens
-
-        b` samples per batch.
+        tokens: Values per batch, padding included: a bucket of bound b has `tokens // b`
+            samples per batch.
         by: The field whose length chooses the bucket; None for the longest of the padded fields.
         fields: The names of the fields to pad, as in `padded_batch`.
         pad: The fill value: a number, or a dict of numbers by field.

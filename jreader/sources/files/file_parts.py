@@ -52,7 +52,7 @@ class FilePart:
         return self.number, self.parts, self.size
 
     def has(self, offset: int) -> bool:
-        """Return whether the part holds a sample at this byte; the first part holds empty files."""
+        """Return whether the part holds a sample at this byte; an empty file's are in the first."""
         return self.begin <= offset < self.end or (not self.size and not self.number)
 
     def of_offsets(self, offsets: Array) -> Array:
