@@ -346,6 +346,8 @@ not an ndarray. Type arrays(x), or arrays(x=x) for samples that are dicts.
     kind = type(value).__name__
     if not callable(value):
         seen = f"{'an' if kind[0] in 'aeionA' else 'a'} {kind}" if value is not None else "None"
+        if hasattr(value, "__next__"):
+            seen += ", which can be read only once"
         raise TypeError(
             f"{call} needs a reader, that is, a function to call without arguments, not {seen}. "
             f"{_reader_of(value)}"
@@ -392,6 +394,9 @@ def _reader_of(value: Any) -> str:
         "Give the readers themselves, as in chain(*readers).": parts and all(map(callable, parts)),
         "Type arrays(images, labels), with an array for each field.": of_arrays,
         "Pass `lambda: samples`, or source(samples), which finds samples by number.": sized,
+        "Pass the reader, or the generator function, itself: `f`, not `f()`.": (
+            hasattr(value, "__next__")
+        ),
         "Pass `lambda: samples`, or the generator function itself: `f`, not `f()`.": True,
     }
     return next(text for text, fits in advice.items() if fits)

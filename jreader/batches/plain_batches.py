@@ -325,6 +325,11 @@ class map_batches(Node[Sequence[Any]]):
             return mapped_from(samples, checked_result(self.fn, mapped))
 
     def _arguments(self, samples: Sequence[Any]) -> Any:
+        if isinstance(samples, (dict, str)) or not hasattr(samples, "__len__"):
+            raise errors.FeedMismatch(
+                f"map_batches(fn, reader) needs batches, that is, sequences of samples, not "
+                f"{described(samples)}: type .batch(n) before .map_batches(fn)."
+            )
         if not self.stacked:
             return list(samples)
         note = (

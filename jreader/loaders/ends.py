@@ -91,7 +91,7 @@ class EpochEnd:
         begins = "this epoch is empty:" if empty else f"epoch {self._cursor['epoch']}:"
         some = f"{self.left_out} batch{'es' * (self.left_out > 1)} ({self.samples} samples)"
         many = self._loading.per_feed
-        needs = f"{many} batches of one size" if many > 1 else "a batch that its places can share"
+        needs = f"{many} batches of one size" if many > 1 else "a full batch, in equal parts"
         warn(
             f"{begins} {some if self.left_out else 'all samples'} left out, since a feed needs "
             f"{needs}. Type last='pad' (or drop_last=False) to pad them with zeros and add a mask, "

@@ -542,7 +542,7 @@ class DataLoader(Generic[Feed]):
 
     @next_epoch.setter
     def next_epoch(self, epoch: int) -> None:
-        self._run.next_epoch = epoch
+        self._run.next_epoch = errors.check_number("loader.next_epoch", epoch)
 
     def __call__(self) -> FeedIterator[Feed]:
         """Start the next epoch, as `iter(loader)` does."""

@@ -154,6 +154,8 @@ def _check_is_rows(dataset: Any) -> None:
             "letters: type Pipeline(jreader.image_folder(path)).batch(n).load(), or another source "
             "of files."
         )
+    if hasattr(dataset, "next_epoch"):
+        raise TypeError(f"{CALL} was given a loader: iterate {described(dataset)} itself.")
     if isinstance(dataset, tuple) and dataset and all(hasattr(each, "shape") for each in dataset):
         raise TypeError(
             f"{CALL} needs a data set, and the samples of {described(dataset)} would be the arrays "

@@ -347,7 +347,15 @@ class Columns(Sequence[T], Generic[T]):
     def __getitem__(self, index: slice) -> Columns[T]: ...
     def __getitem__(self, index: int | slice) -> T | Columns[T]:
         """Return one sample, or the columns of several."""
-        picked: Any = map_tree(itemgetter(index), self.columns)
+        try:
+            picked: Any = map_tree(itemgetter(index), self.columns)
+        except IndexError as error:
+            if not isinstance(index, str):
+                raise
+            raise TypeError(
+                f"a batch is a sequence of samples, and {index!r} is no number of one: type "
+                f"batch.columns[{index!r}] for a field, or .load() for feeds of stacked arrays."
+            ) from error
         if isinstance(index, slice):
             part: Columns[T] = Columns(picked if self.stacked else Rows(picked))
             part.numbers = self.numbers

@@ -285,7 +285,13 @@ def _as_array(tree: Any) -> Any:
             f"a column of arrays(table) has {nulls} nulls, which no array holds: fill them "
             f"(fill_null in Arrow and polars), or drop their rows, before."
         )
-    return read_only(np.asarray(tree))
+    try:
+        return read_only(np.asarray(tree))
+    except ValueError as error:
+        raise ValueError(
+            f"arrays(...) needs rows of one shape ({error}): type ragged(values, offsets) for rows "
+            "of several lengths, or Pipeline(source(rows)) for a list of samples of any kind."
+        ) from None
 
 
 def table_names(value: Any) -> list[str]:

@@ -252,7 +252,8 @@ def int_array(call: str, indices: Any) -> NDArray[np.intp]:
     """
     array = np.array(indices if hasattr(indices, "__len__") else list(indices))
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise TypeError(f"{call} needs a list of ints, not {described(indices)}.")
+        meant = ": type np.flatnonzero(mask)" if array.dtype == bool else ""
+        raise TypeError(f"{call} needs a list of ints, not {described(indices)}{meant}.")
     return array.astype(np.intp)
 
 
