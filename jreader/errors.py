@@ -291,20 +291,17 @@ def check_function(call: str, value: object, of: str = "one sample", takes: int 
     Traceback (most recent call last):
     TypeError: filter(fn, reader) needs a function of one sample, not the int 3.
     """
-    if not callable(value):
+    if not callable(value) or hasattr(value, "made_at"):  # a reader
         kind = type(value).__name__
         raise TypeError(
             f"{call} needs a function of {of}, not the {kind} {value!r}"
             + (": type the function itself, fn, not fn(...)." if value is None else ".")
         )
-    if hasattr(value, "made_at"):
-        raise TypeError(f"{call} needs a function of {of} first, then the reader, not {value!r}.")
     if takes and isinstance(value, FunctionType) and len(lacking := _needed_by(value)) > takes:
         name = of.rpartition(" ")[2]
         raise TypeError(
             f"{call} needs a function of {of}, and {value.__name__} takes {', '.join(lacking)}: "
-            f"type lambda {name}: fn(*{name}) for a {name} that is a tuple, fn(**{name}) for a "
-            "dict."
+            f"type lambda {name}: fn(*{name}) for a tuple, fn(**{name}) for a dict."
         )
     if is_async(value):
         raise TypeError(
@@ -345,9 +342,8 @@ not an ndarray. Type arrays(x), or arrays(x=x) for samples that are dicts.
     """
     kind = type(value).__name__
     if not callable(value):
-        seen = f"{'an' if kind[0] in 'aeionA' else 'a'} {kind}" if value is not None else "None"
-        if hasattr(value, "__next__"):
-            seen += ", which can be read only once"
+        once = ", which can be read only once" if hasattr(value, "__next__") else ""
+        seen = f"{'an' if kind[0] in 'aeionA' else 'a'} {kind}{once}"
         raise TypeError(
             f"{call} needs a reader, that is, a function to call without arguments, not {seen}. "
             f"{_reader_of(value)}"
@@ -380,7 +376,6 @@ def _needed_by(function: FunctionType) -> tuple[str, ...]:
 
 def _reader_of(value: Any) -> str:
     """Return what to type to make a reader from a value that is none."""
-    sized = hasattr(value, "__getitem__") and hasattr(value, "__len__")
     parts = value if isinstance(value, (list, tuple)) else ()
     of_arrays = isinstance(value, tuple) and any(hasattr(part, "__array__") for part in parts)
     advice = {
@@ -393,9 +388,8 @@ def _reader_of(value: Any) -> str:
         "Type arrays(**columns) for a dict of arrays.": isinstance(value, Mapping),
         "Give the readers themselves, as in chain(*readers).": parts and all(map(callable, parts)),
         "Type arrays(images, labels), with an array for each field.": of_arrays,
-        "Pass `lambda: samples`, or source(samples), which finds samples by number.": sized,
-        "Pass the reader, or the generator function, itself: `f`, not `f()`.": (
-            hasattr(value, "__next__")
+        "Pass `lambda: samples`, or source(samples), which finds samples by number.": (
+            hasattr(value, "__getitem__") and hasattr(value, "__len__")
         ),
         "Pass `lambda: samples`, or the generator function itself: `f`, not `f()`.": True,
     }

@@ -42,11 +42,7 @@ def small_window(fed: Fed) -> Iterator[Finding]:
         if not seen:
             continue
         if indexed(seeded(op.reader, 0)) is not None:
-            seed = size if op.seed is None else 0  # which it may have been meant for
-            fix = (
-                f"Leave buf_size out: the plan is indexed, and shuffle(seed={seed}) shuffles all "
-                "of it."
-            )
+            fix = "Leave buf_size out: the plan is indexed, and shuffle(seed=0) shuffles all of it."
         else:
             least = max(-(-(many or 0) // _PERCENT), rows or 0)
             fix = (

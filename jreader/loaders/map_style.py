@@ -147,18 +147,13 @@ class DatasetArguments(SimpleNamespace):
 
 
 def _check_is_rows(dataset: Any) -> None:
-    """Raises TypeError for a path, whose samples would be letters, and for columns in a tuple."""
+    """Raise TypeError for a path, whose samples are letters, columns in a tuple, and a loader."""
+    seen = ""
     if isinstance(dataset, str) and (os.sep in dataset or Path(dataset[:99]).exists()):
-        raise TypeError(
-            f"{CALL} needs a data set, and the samples of {described(dataset)} would be its "
-            "letters: type Pipeline(jreader.image_folder(path)).batch(n).load(), or another source "
-            "of files."
-        )
-    if hasattr(dataset, "next_epoch"):
-        raise TypeError(f"{CALL} was given a loader: iterate {described(dataset)} itself.")
-    if isinstance(dataset, tuple) and dataset and all(hasattr(each, "shape") for each in dataset):
-        raise TypeError(
-            f"{CALL} needs a data set, and the samples of {described(dataset)} would be the arrays "
-            "themselves: type jreader.datasets.TensorDataset(*arrays) for columns, or list(arrays) "
-            "for a data set of arrays."
-        )
+        seen = "is a text of letters: type Pipeline(image_folder(path)), or another source of files"
+    elif isinstance(dataset, tuple) and dataset and all(hasattr(each, "shape") for each in dataset):
+        seen = "has arrays as samples: type TensorDataset(*arrays) for columns, else list(arrays)"
+    elif hasattr(dataset, "next_epoch"):
+        seen = "is a loader already: iterate it"
+    if seen:
+        raise TypeError(f"{CALL} needs a data set, and {described(dataset)} {seen}.")

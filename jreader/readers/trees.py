@@ -352,10 +352,8 @@ class Columns(Sequence[T], Generic[T]):
         except IndexError as error:
             if not isinstance(index, str):
                 raise
-            raise TypeError(
-                f"a batch is a sequence of samples, and {index!r} is no number of one: type "
-                f"batch.columns[{index!r}] for a field, or .load() for feeds of stacked arrays."
-            ) from error
+            says = f"a batch is a sequence of samples: type batch.columns[{index!r}] for a field."
+            raise TypeError(says) from error
         if isinstance(index, slice):
             part: Columns[T] = Columns(picked if self.stacked else Rows(picked))
             part.numbers = self.numbers

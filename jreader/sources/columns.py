@@ -289,8 +289,8 @@ def _as_array(tree: Any) -> Any:
         return read_only(np.asarray(tree))
     except ValueError as error:
         raise ValueError(
-            f"arrays(...) needs rows of one shape ({error}): type ragged(values, offsets) for rows "
-            "of several lengths, or Pipeline(source(rows)) for a list of samples of any kind."
+            f"arrays(...) needs rows of one shape ({error}): type ragged(values, offsets), or "
+            "source(rows) for samples of any kind."
         ) from None
 
 

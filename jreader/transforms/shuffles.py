@@ -40,7 +40,7 @@ from jreader.sources.blocks import keeping
 from jreader.transforms.stream_windows import Made, in_windows
 
 T = TypeVar("T")
-_LIKELY_SEEDS = (42, 123, 1234, 1337)  # which are no sizes of windows that people choose
+_LIKELY_SEEDS = {0, 1, 42, 123, 1234, 1337}  # few choose them as sizes of windows
 
 
 @op
@@ -118,19 +118,16 @@ class shuffle(Node[T], Lanes):
         return {}
 
     def _warn_of_window(self) -> None:
-        if self.buf_size in (0, 1):
-            meant = "." if self.seed is not None else f": was seed={self.buf_size} meant?"
-            errors.warn(
-                f"shuffle(reader, buf_size={self.buf_size}) deals windows of {self.buf_size} "
-                f"samples, and so keeps the order{meant} Give buf_size=1000, or seed=0 alone for "
-                f"the whole of a reader with a length; to keep the order, leave shuffle out."
-            )
-        if self.seed is None and self.buf_size in _LIKELY_SEEDS:
-            errors.warn(
-                f"shuffle(reader, buf_size={self.buf_size}) mixes windows of so many samples, in "
-                f"another order in each run: was seed={self.buf_size} meant? Type "
-                f"shuffle(seed={self.buf_size}), or shuffle(buf_size={self.buf_size}, seed=0)."
-            )
+        size, seed = self.buf_size, self.seed
+        if size not in _LIKELY_SEEDS or (size > 1 and seed is not None):
+            return
+        so = "so keeps the order" if size < 2 else "draws another order in each run"
+        meant = "." if seed is not None else f": was seed={size} meant?"
+        errors.warn(
+            f"shuffle(reader, buf_size={size}) deals windows of {size} samples, and {so}{meant} "
+            f"Give buf_size=1000, or seed={seed or size} alone for the whole of a reader with a "
+            "length; to keep the order, leave shuffle out."
+        )
 
     def _check_in_blocks(self, blocks: int | None) -> None:
         if blocks is None:

@@ -251,9 +251,8 @@ def _batch(pipeline: Reader[Any], found: Batching) -> batch[Any]:
         )
     if found.op is None or not found.whole:
         raise TypeError(
-            f"{_CALL} needs a pipeline of batches, and {described(pipeline)} is a loader, or gives "
-            f"samples, or some of its batches: end it with .batch(n), and .map_batches(fn) behind "
-            f"it; leave .load() out."
+            f"{_CALL} needs batches, and {described(pipeline)} is a loader, or gives samples, or "
+            f"some of its batches: end it with .batch(n), and .map_batches(fn) behind it."
         )
     if not found.ordered:
         raise TypeError(
