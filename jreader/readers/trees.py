@@ -78,18 +78,19 @@ def leaves(tree: Any) -> list[Any]:
     return [tree] if parts is None else [leaf for part in parts.values() for leaf in leaves(part)]
 
 
-def named_leaves(tree: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the leaves of a tree with their paths; the path of a tree that is a leaf is "".
+def named_leaves(tree: Any, name: str = "") -> list[tuple[str, Any]]:
+    """Return the leaves of a tree with their paths; the path of a tree that is a leaf is "".
 
-    >>> list(named_leaves({"image": (1, 2), "label": None}))
+    >>> named_leaves({"image": (1, 2), "label": None})
     [('image.0', 1), ('image.1', 2), ('label', None)]
     """
     parts = branches(tree)
     if parts is None:
-        yield name, tree
-        return
+        return [(name, tree)]
+    named: list[tuple[str, Any]] = []
     for key, part in parts.items():
-        yield from named_leaves(part, f"{name}.{key}" if name else str(key))
+        named += named_leaves(part, f"{name}.{key}" if name else str(key))
+    return named
 
 
 def rebuilt(tree: Any, values: Iterator[Any]) -> Any:
