@@ -67,7 +67,7 @@ class Bar(AbstractContextManager["Bar"]):
             shown = sys.stderr if file is None else file
             self._made: dict[str, Any] = {"desc": text, "total": total, "unit": unit}
             self._made |= {"unit_scale": unit == "B", "leave": stay, "file": shown}
-            self._turn, self._done, self._suffix = threading.RLock(), 0, ""
+            self._lock, self._done, self._suffix = threading.RLock(), 0, ""
             self._due = time.monotonic() + (_DELAY if delay is None else delay)
             _LIVE.add(self)
 
@@ -78,7 +78,7 @@ class Bar(AbstractContextManager["Bar"]):
         """Move the bar by so many; the first call after the delay shows it."""
         if self.off:
             return
-        with self._turn:
+        with self._lock:
             self._done += many
             if self._shown is not None:
                 self._shown.update(many)
@@ -90,7 +90,7 @@ class Bar(AbstractContextManager["Bar"]):
         """Set the text behind the bar for its next update."""
         if self.off:
             return
-        with self._turn:
+        with self._lock:
             self._suffix = text
             if self._shown is not None:
                 self._shown.set_postfix_str(text, refresh=False)
@@ -99,7 +99,7 @@ class Bar(AbstractContextManager["Bar"]):
         """End the bar; a second call does nothing."""
         if self.off:
             return
-        with self._turn:
+        with self._lock:
             self.off = True
             if self._shown is not None:
                 self._shown.close()

@@ -55,7 +55,7 @@ def permutation(indices: Indices, n: int, key: Key, *, inverse: bool = False) ->
     """
     length = errors.check_number("permutation(indices, n, key)", n)
     _check_key(key)
-    given, namespace = _given(indices, length, key)
+    given, namespace = _checked_indices(indices, length, key)
     several = key.low.shape
     shape = np.broadcast_shapes(given.shape, several) if several else given.shape
     words = WIDE if length > NARROW_END else NARROW
@@ -419,7 +419,7 @@ def _check_key(key: object) -> None:
         raise TypeError(f"key is {key!r}, but a Key is needed: type key(seed, epoch).")
 
 
-def _given(indices: Any, n: int, key: Key) -> tuple[Any, Any]:
+def _checked_indices(indices: Any, n: int, key: Key) -> tuple[Any, Any]:
     """Return the checked indices, and the namespace to compute in: NumPy's or jax.numpy's."""
     if isinstance(indices, np.generic):
         indices = np.asarray(indices)

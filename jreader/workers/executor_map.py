@@ -39,7 +39,7 @@ _TRIES = 3  # per task, whose worker may be lost
 _LEARNT = (
     "cost",
     "each",
-    "begins",
+    "setup",
     "input_bytes",
     "result_bytes",
     "item_bytes",
@@ -108,7 +108,7 @@ class ExecutorCrew(Crew[S]):
         self.trials = 2 * limits.workers  # tasks of one sample, each for an idle worker
         self.cost = inf  # seconds of a task besides its work
         self.each = 0.0  # seconds of work per sample
-        self.begins = 0.0  # seconds of setup per task; negative if unknown
+        self.setup = 0.0  # seconds of setup per task; negative if unknown
         self.learnt = {} if learnt is None else learnt
         if self.learnt:  # one task per worker shows whether it has the function
             self.trials = 1
@@ -282,9 +282,9 @@ class ExecutorCrew(Crew[S]):
             if self.cost * _WORK_PER_COST > self.each and self.trials and not self.over:
                 return
             self.trials = 0
-        cost = max(self.begins, 0.0) + (self.cost if self.cost < inf else 0.0)
+        cost = max(self.setup, 0.0) + (self.cost if self.cost < inf else 0.0)
         wanted = ceil(_WORK_PER_COST * cost / max(self.each, 1e-9))
-        self.resize(wanted if self.begins >= 0 else max(wanted, 2))
+        self.resize(wanted if self.setup >= 0 else max(wanted, 2))
         self.learnt.update({name: getattr(self, name) for name in _LEARNT})
 
     def _each(self, result: TaskResult, many: int) -> float:
@@ -292,10 +292,10 @@ class ExecutorCrew(Crew[S]):
         if not result.first:
             return result.seconds / many
         if many == 1:
-            self.begins = self.begins or -1.0
+            self.setup = self.setup or -1.0
             return result.first
         each = (result.seconds - result.first) / (many - 1)
-        self.begins = max(result.first - each, 1e-9)
+        self.setup = max(result.first - each, 1e-9)
         return each
 
     def cancel(self) -> None:

@@ -97,7 +97,7 @@ class Agreement:
         self._peer_error: ReaderError | None = None
         self._lanes = lanes
         self._posting = RLock()  # reentrant: gc may drop a pass anywhere, which then posts
-        self._given = 0  # feeds that the loop got
+        self._taken = 0  # feeds that the loop has taken
         self._widest = 0  # the largest window of any process, once needed
         self._left = False
         self._ended = Event()
@@ -166,7 +166,7 @@ class Agreement:
                     del feed
                     if not self._is_given(streamed=streamed):
                         break
-                    self._given += 1
+                    self._taken += 1
                     yield held.pop()
                 else:
                     if streamed:
@@ -206,8 +206,8 @@ class Agreement:
         """Return the position after the loop's last feed, with the lanes that others read."""
         if self._lanes is None:
             return here
-        if self._given:
-            return scattered(here, partial(self._places_of_others, self._given))
+        if self._taken:
+            return scattered(here, partial(self._places_of_others, self._taken))
         began = getattr(EpochPosition.of(self._cursor).batches, "others", tuple)
         return scattered(here, began)
 
@@ -239,7 +239,7 @@ class Agreement:
         """Return whether the next feed belongs to the epoch, once all processes have it."""
         if self._gone:
             self._check_gone()
-        if not streamed or self._given < self._counts.agreed_feeds or self._agree(ends=False):
+        if not streamed or self._taken < self._counts.agreed_feeds or self._agree(ends=False):
             return True
         self._check_steps()
         return False
@@ -251,9 +251,9 @@ class Agreement:
             ShortEpoch: It had fewer.
         """
         needed = self._lanes and self._lanes.steps
-        if needed and self._given < needed:
+        if needed and self._taken < needed:
             raise ShortEpoch(
-                f"the lanes of epoch {self._epoch} ended {needed - self._given} steps before "
+                f"the lanes of epoch {self._epoch} ended {needed - self._taken} steps before "
                 f"the end of it: give a steps_per_epoch that they can fill; or .epochs() below the "
                 f"batches, so that lanes begin their next epoch; or last='wrap', which begins this "
                 f"one again."
@@ -284,7 +284,7 @@ class Agreement:
                     continue
                 for process, parts in self._board.read(f"{self.turn}/left").items():
                     self._gone[process] = message = Message(*parts)
-                    fails = message.feeds < self._given or message.end not in (CLOSED, ENDED)
+                    fails = message.feeds < self._taken or message.end not in (CLOSED, ENDED)
                     if fails and failures.get(process) != message:
                         failures[process] = message
                         sys.stderr.write(f"jreader: {_stopped(process, message)}.\n")
@@ -311,7 +311,7 @@ class Agreement:
             if self._left:
                 return
             self._left = True
-            message = Message(self._given, why or CLOSED)
+            message = Message(self._taken, why or CLOSED)
             if not why:
                 self._board.closed = self.turn, message
             with suppress(jax.errors.JaxRuntimeError):  # jax.distributed was shut down
@@ -343,12 +343,12 @@ class Agreement:
             ShortEpoch: Some processes have ended, and others not.
         """
         counts, first = self._counts, self._lanes is not None and self._lanes.ends == "first"
-        if not ends and counts.reported <= self._given:
+        if not ends and counts.reported <= self._taken:
             self._post()  # others wait for this feed, even if this process prepares no more
         if ends and first:
             return False
         self._wait()
-        given = counts.agreed_feeds > self._given
+        given = counts.agreed_feeds > self._taken
         alike = given or first or counts.lacking == counts.processes
         if not alike or (given and ends):
             raise self._short(ends=ends)
@@ -362,7 +362,7 @@ class Agreement:
         """
         counts, until = self._counts, time.monotonic() + (self._timeout or inf)
         slice_ = _WAIT_SECONDS + len(self._board.others) / 1000  # one store serves all
-        while counts.agreed_feeds <= self._given and counts.lacking is None:
+        while counts.agreed_feeds <= self._taken and counts.lacking is None:
             heard = counts.gone is not None or counts.wait_for_news(
                 min(slice_, until - time.monotonic())
             )
@@ -379,7 +379,7 @@ class Agreement:
         process = min(others, key=has.__getitem__)
         far = f"{has[process]} feeds" if process in states else "none"
         return TimeoutError(
-            f"this process is at feed {self._given} of a pass, and process {process} has reported "
+            f"this process is at feed {self._taken} of a pass, and process {process} has reported "
             f"{far}, and nothing else for {self._timeout:g} s: it hangs, is gone, or does "
             "not iterate this loader. If it only takes longer, give the loader a longer "
             "peer_timeout=."
@@ -393,10 +393,10 @@ class Agreement:
     def _check_gone(self) -> None:
         """Raise ReaderError if a process has failed, or left, before the next feed."""
         for process, message in list(self._gone.items()):
-            if message.feeds <= self._given:
+            if message.feeds <= self._taken:
                 how = _stopped(process, self._final_message(process, message))
                 raise ReaderError(
-                    f"{how}. No step can go on without it; this process is at feed {self._given}."
+                    f"{how}. No step can go on without it; this process is at feed {self._taken}."
                 )
 
     def _final_message(self, process: int, message: Message) -> Message:
@@ -411,12 +411,12 @@ class Agreement:
         short = [
             process
             for process, state in self._states().items()
-            if state.end is not None and state.feeds <= self._given
+            if state.end is not None and state.feeds <= self._taken
         ]
         more = [process for process in self._board.others if process not in short]
         ended, other = (self._board.me, more[0]) if ends else (short[0], self._board.me)
         seen = (
-            f"process {ended} has {self._given} feeds in epoch {self._epoch}, and process "
+            f"process {ended} has {self._taken} feeds in epoch {self._epoch}, and process "
             f"{other} has more."
         )
         if self._lanes:

@@ -23,7 +23,7 @@ P = ParamSpec("P")
 
 _pools: weakref.WeakValueDictionary[tuple[object, ...], WorkerPool] = weakref.WeakValueDictionary()
 """Pools by `init` and size."""
-_turn = threading.RLock()  # guards them; reentrant: gc may run a user's code anywhere
+_pools_lock = threading.RLock()  # guards them; reentrant: gc may run a user's code anywhere
 
 
 class Processes(Executor):
@@ -96,7 +96,7 @@ class Processes(Executor):
     def _current_pool(self) -> WorkerPool:
         if self._pool is None or self._pool.gone:
             begins_with = self.workers, id(self.init), tuple(sys.path)
-            with _turn:
+            with _pools_lock:
                 pool = _pools.get(begins_with)
                 if pool is None or pool.gone:
                     pool = _pools[begins_with] = WorkerPool(self.workers, self.init, self)
@@ -136,8 +136,8 @@ def _begin_alone(init: Callable[[int], object] | None, number: int, _alone: int)
 
 def _forget_pools() -> None:
     """Reset the pools in a fork: they are the parent's, and the lock may be held there."""
-    global _pools, _turn  # one per process
-    _pools, _turn = weakref.WeakValueDictionary(), threading.RLock()
+    global _pools, _pools_lock  # one per process
+    _pools, _pools_lock = weakref.WeakValueDictionary(), threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -127,7 +127,7 @@ class TestCrews:
             left.submit(os.getpid).result()
             held, go = threading.Event(), threading.Event()
             def hold():
-                with left._pool.lock, executors._turn:
+                with left._pool.lock, executors._pools_lock:
                     held.set()
                     go.wait()
             threading.Thread(target=hold).start()
