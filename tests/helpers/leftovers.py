@@ -16,7 +16,7 @@ PROGRAM = """
     from jreader import Processes
     from jreader.workers.processes import worker_pool
     from programs import PATIENCE, children
-    worker_pool._STAY = 0.1  # what nobody uses ends at once
+    worker_pool._IDLE_SECONDS = 0.1  # what nobody uses ends at once
 
     def seen():
         gc.collect()

@@ -53,7 +53,7 @@ class TestCrews:
         assert len({task.result() for task in tasks}) == 1
 
     def test_what_ended_is_not_kept_by_those_that_have_left_it(self, monkeypatch):
-        monkeypatch.setattr(worker_pool, "_STAY", 0)
+        monkeypatch.setattr(worker_pool, "_IDLE_SECONDS", 0)
         workers = Processes(1, lambda _: None)
         assert workers.submit(pow, 2, 3).result() == 8
         pool, (thread,) = weakref.ref(workers._pool), workers._pool.threads

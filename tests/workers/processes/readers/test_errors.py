@@ -169,7 +169,7 @@ class TestSending:
                 ask()
 
     def test_one_that_takes_longer_to_pickle_than_idle_processes_stay_is_read(self, monkeypatch):
-        monkeypatch.setattr(worker_pool, "_STAY", 0.05)
+        monkeypatch.setattr(worker_pool, "_IDLE_SECONDS", 0.05)
 
         class Slow:
             def __call__(self):

@@ -115,7 +115,7 @@ def test_a_pass_whose_program_stalls_as_it_begins_has_its_processes(monkeypatch)
         pool.threads[0].join(0.2)  # as nobody uses it, it might end
         return pool
 
-    monkeypatch.setattr(worker_pool, "_STAY", 0)
+    monkeypatch.setattr(worker_pool, "_IDLE_SECONDS", 0)
     monkeypatch.setattr(reader_processes, "WorkerPool", stalled)
     assert in_a_thread(lambda: list(multiprocess_reader([lambda: range(3)])())) == [0, 1, 2]
 
