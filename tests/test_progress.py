@@ -127,7 +127,7 @@ class Terminal(io.StringIO):
 with Bar("reading", 4, delay=0, file=Terminal()) as bar:
     held, left = threading.Event(), threading.Event()
     def hold():
-        with bar._turn:
+        with bar._lock:
             held.set()
             left.wait()
     threading.Thread(target=hold, daemon=True).start()

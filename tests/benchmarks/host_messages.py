@@ -115,9 +115,9 @@ def played(many: int) -> str:
         for told in posted:
             next(told.items), next(told.items)
         for side in sides:
-            side._given += 1
+            side._taken += 1
             assert side._is_given(streamed=True)
-            side._given += 1
+            side._taken += 1
     steps = of_one(stores, began, STEPS)
     assert len(list(sides[0]._places_of_others(STEPS))) == many - 1
     return f"| {many:,} | {begin} | {steps} | {stores[0].letters:,} |"
