@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import jreader
-from jreader import DataLoader, Pipeline, arrays
+from jreader import DamagedData, DataLoader, Pipeline, arrays
 
 ROWS = Pipeline(arrays(x=np.arange(8.0)))
 LOADER = ROWS.batch(4).load()
@@ -59,6 +61,7 @@ def stream() -> list[int]:
             ValueError,
             r"rows of one shape.*ragged\(values, offsets\)",
         ),
+        (lambda: ROWS.map(abs, executor=ThreadPoolExecutor), TypeError, "not ThreadPoolExecutor"),
         (lambda: LOADER.shuffle, AttributeError, r"type \.shuffle\(\.\.\.\) before \.load\(\)"),
         (lambda: LOADER.steps(2, at="{" * 999), ValueError, r"cursor: '\{{37}\.{3}\{+'\. Give"),
         (lambda: ROWS.map(None), TypeError, r"type the function itself, fn, not fn\(\.\.\.\)"),
@@ -92,6 +95,12 @@ def test_a_mistake_of_a_first_program_says_what_to_type(
 ) -> None:
     with pytest.raises(kind, match=message):
         mistake()
+
+
+def test_one_array_of_json_is_read_by_source(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('[\n  {"a": 1}\n]')
+    with pytest.raises(DamagedData, match=r"type source\(json\.load\(file\)\)"):
+        list(jreader.jsonl(tmp_path / "a.json")())
 
 
 @pytest.mark.parametrize("number", [1, 42])

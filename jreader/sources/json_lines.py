@@ -186,7 +186,8 @@ def _looked_at(file: ByteFile, place: int, record: bytes) -> Any:
     try:
         return _value(line)
     except (ValueError, RecursionError) as error:
-        where = f"the line at byte {place} cannot be read, {error}"
+        array = " (for one array in a file, type source(json.load(file)))" if line == b"[" else ""
+        where = f"the line at byte {place} cannot be read, {error}{array}"
         raise damaged(file.path, _EXPECTED, where) from error
 
 

@@ -370,7 +370,8 @@ def _check_workers(threads: int, processes: int, executor: object, concurrency: 
             f"concurrency={concurrency!r} of map_samples(fn, reader) says how many tasks an "
             "executor runs at once: give executor= too, or threads=n, or processes=n."
         )
-    if executor is not None and not callable(getattr(executor, "submit", None)):
+    submits = callable(getattr(executor, "submit", None)) and not isinstance(executor, type)
+    if executor is not None and not submits:
         raise TypeError(
             f"executor of map_samples(fn, reader) needs a concurrent.futures.Executor, not "
             f"{described(executor)}: give ProcessPoolExecutor(), client.get_executor() of Dask, or "
