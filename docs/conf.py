@@ -62,9 +62,9 @@ highlight_language = "default"  # blocks that do not name theirs
 html_theme = "furo"
 html_title = "jreader"
 html_logo = html_favicon = "pictures/logo.svg"
-html_static_path = ["site.css", "versions.js"]
+html_static_path = ["site.css", "tables.js", "versions.js"]
 html_css_files = ["site.css"]
-html_js_files = [("versions.js", {"defer": "defer"})]
+html_js_files = [(script, {"defer": "defer"}) for script in ("tables.js", "versions.js")]
 html_copy_source = False
 html_show_sourcelink = False
 html_sidebars = {
