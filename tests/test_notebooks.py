@@ -33,13 +33,13 @@ SMALLER = {
     "02_mnist_sync_async": {"train(loader, epochs=3)": "train(loader, epochs=1)"},
     "05_text": {
         "WIDTH, LAYERS, HEADS, VOCABULARY = 128, 5, 4, 256": (
-            "WIDTH, LAYERS, HEADS, VOCABULARY = 64, 2, 4, 256"
+            "WIDTH, LAYERS, HEADS, VOCABULARY = 32, 2, 4, 256"
         ),
-        "window_loader.steps(40)": "window_loader.steps(10)",
-        "packed_loader.steps(50)": "packed_loader.steps(20)",
-        "islice(feeds, 40)": "islice(feeds, 10)",
-        "checkpoints.restore(40,": "checkpoints.restore(10,",
-        "packed_loader.steps(50, at=": "packed_loader.steps(20, at=",
+        "window_loader.steps(40)": "window_loader.steps(4)",
+        "packed_loader.steps(50)": "packed_loader.steps(8)",
+        "islice(feeds, 40)": "islice(feeds, 4)",
+        "checkpoints.restore(40,": "checkpoints.restore(4,",
+        "packed_loader.steps(50, at=": "packed_loader.steps(8, at=",
     },
     "06_why_is_it_slow": {
         "train(starving, 12)": "train(starving, 6)",
