@@ -181,7 +181,7 @@ class TestBatchesThatAreHeavierThanBefore:
             return np.full(1 << 19, number, np.float64)
 
         plan = Pipeline(source([6, 6])).read(lambda n: range(int(n)), lanes=2).map(row).batch(2)
-        light = dict.fromkeys(("cost", "each", "begins", "input_bytes", "result_bytes"), 0.0)
+        light = dict.fromkeys(("cost", "each", "setup", "input_bytes", "result_bytes"), 0.0)
         makers = Engine(Forgetful(), {"lanes": {**light, "item_bytes": 1.0, "chunksize": 4}})
         here, made = (
             [[int(row[0]) for row in rows] for rows in reader()]
