@@ -91,7 +91,7 @@ class bucket(Node[Columns[T]]):
 
     The last samples of each bucket may not fill a batch. Such short batches are mixed with the
     others if the lengths are known, and come last in a stream. `load` drops them, or pads them with
-    rows of zeros under its `mask`, so that there are no other shapes.
+    rows of zeros, which its `mask` marks, so that there are no other shapes.
 
     Cost: if the lengths are known, any batch is found directly, and resuming is immediate. Over a
     stream, at most `batch_size` - 1 samples wait in each bucket, and resuming reads all samples
@@ -102,7 +102,7 @@ class bucket(Node[Columns[T]]):
         bounds: The lengths of the buckets, in increasing order. A sample goes to the first bucket
             that fits its length. Or, if lengths are known, the number of buckets: the op then
             chooses the bounds that pad least, which `repr` shows.
-        batch_size: Samples per batch. Excludes `tokens`.
+        batch_size: Samples per batch, instead of `tokens`.
         tokens: Values per batch, padding included: a bucket of bound b has `tokens // b`
             samples per batch.
         by: The field whose length chooses the bucket; None for the longest of the padded fields.
@@ -112,18 +112,18 @@ class bucket(Node[Columns[T]]):
             or "drop" to leave them out.
         divisible_by: Make the size of every full batch a multiple of this: the number of devices
             that share a batch.
-        drop_last: Whether to drop short batches. None yields them too, but `load` drops them; with
-            False, `load` pads them.
+        drop_last: Whether to drop short batches. None and False both yield them; `load` then drops
+            them for None, and pads them for False.
         seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws a
-            new one for each pass; resuming that pass restores it. A stream keeps its order.
+            new seed for each pass; resuming that pass restores it. A stream keeps its order.
         multiple_of: Make all bounds multiples of this, such as 8 or 128 for matrix units.
 
     Raises:
         TypeError: `bounds` is neither a list of lengths nor a number, neither or both of
             `batch_size` and `tokens` are given, or no field differs in length.
         ValueError: The bounds do not increase, or are to be chosen and lengths are not known; a
-            batch has no room for a row of the last one; a sample is longer than that; or it is not
-            clear which fields to pad.
+            batch of `tokens` values has no room for a row of the last bound; a sample is longer
+            than that bound; or it is not clear which fields to pad.
     """
 
     reader: Reader[T]

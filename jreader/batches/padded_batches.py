@@ -91,8 +91,8 @@ class padded_batch(batch[T]):
     [[0, 1, 1], [0, 0, 1]]
     [[0, 1], [1, 1]]
 
-    Cost: keeps one batch in memory, and copies its rows once into padded arrays. Resuming costs
-    what it costs in `reader`.
+    Cost: keeps one batch in memory, and copies its rows once into padded arrays. Resuming costs as
+    much as resuming `reader`.
 
     Args:
         reader: Any reader of arrays, or lists, that differ in length, alone or as fields.

@@ -66,7 +66,7 @@ class batch(Node[Sequence[T]]):
     [['a', 'b'], ['c', 'd'], ['e']]
 
     Over arrays, and over ops that only select or reorder their rows, it gathers each column once
-    per batch, without touching single samples.
+    per batch, without touching individual samples.
 
     >>> from jreader import arrays, shuffle
     >>> digits = arrays(np.arange(5))
@@ -79,19 +79,19 @@ class batch(Node[Sequence[T]]):
     [1, 1, 3]
 
     Cost: keeps one batch in memory. Over an indexed reader, it gathers each column once per batch.
-    Resuming costs what it costs in `reader`.
+    Resuming costs as much as resuming `reader`.
 
     Args:
         reader: Any reader.
-        batch_size: Samples per batch; or a dict from the first step to the size, as {0: 256,
-            10_000: 512}. Steps are batches of one pass: each epoch begins at step 0, unless
-            `epochs` below this op makes one pass of all.
-        drop_last: Whether to drop an incomplete last batch. None yields it too, but `load` drops
-            it; with False, `load` pads it.
+        batch_size: Samples per batch; or a dict that maps the step at which a size begins to that
+            size, such as {0: 256, 10_000: 512}. Steps are batches of one pass: each epoch begins at
+            step 0, unless an `epochs` before this op joins all epochs into one pass.
+        drop_last: Whether to drop an incomplete last batch. None and False both yield it; `load`
+            then drops it for None, and pads it for False.
 
     Raises:
-        BatchNotDivisible: The samples come in lanes (`read`), and their number does not divide
-            `batch_size`.
+        BatchNotDivisible: The samples come in lanes (`read`), and the number of lanes does not
+            divide `batch_size`.
         ValueError: The samples of a stream come in lanes and batch sizes vary; a size is less than
             1; or the first size is not for step 0.
     """
@@ -237,7 +237,7 @@ class map_batches(Node[Sequence[Any]]):
     [[1, 2], [3, 4]]
 
     Cost: calls `fn` once per batch, after copying unstacked samples into arrays. Each worker keeps
-    a few batches in memory. Resuming costs what it costs in `reader`.
+    a few batches in memory. Resuming costs as much as resuming `reader`.
 
     Args:
         fn: Returns a tree of arrays of equal length. Must be safe to call from several threads or

@@ -153,7 +153,7 @@ class chat(map_samples[dict[str, Any]]):
     does. An unclear mask raises an error; it is never guessed.
 
     Cost: the tokenizer takes more than half of the time (docs/measurements.md). Those of
-    `tokenizers` release the GIL, so threads help. Resuming costs what it costs in `reader`.
+    `tokenizers` release the GIL, so threads help. Resuming costs as much as resuming `reader`.
 
     Args:
         reader: Any reader of chats.

@@ -67,7 +67,7 @@ class DataLoader(Generic[Feed]):
     (3, 4) [3 4 5]
 
     Each `for feed in loader` is the next epoch, reshuffled. Passes that run at the same time are
-    independent of each other. At its end, a `with` block closes open passes.
+    independent of each other. A `with` block closes open passes when it exits.
 
     You can read the arguments (`loader.batch_size`), but not set them: running passes would not
     notice.
@@ -111,32 +111,32 @@ class DataLoader(Generic[Feed]):
         [[0, 1], [2, 3], [4]]
 
         Args:
-            dataset: A data set with `__getitem__` and `__len__`, of any library, or a list;
+            dataset: A data set from any library with `__getitem__` and `__len__`, or a list;
                 `__getitems__` is used where it exists. Or an `IterableDataset`.
             batch_size: Samples per batch; each of D places gets a batch. None feeds single samples.
             shuffle: Whether to reshuffle the samples in every epoch.
             drop_last: Whether to drop a short last batch. By default one place gets it as it is;
-                several places need batches of one size, and leftover ones are dropped with a
-                warning. True drops them without a warning; False pads them with zeros, and every
-                feed carries a `mask`.
+                several places need batches of equal size, and drop those left over, with a warning.
+                True drops them without a warning; False pads them with zeros, and every feed
+                carries a `mask`.
             batch_sampler: A `BatchSampler`, or another iterable of lists of indices that can be
                 iterated again in every epoch. Replaces `batch_size`, `shuffle` and `drop_last`.
             collate_fn: Takes the list of samples of a batch (with `batch_size=None`, a sample), and
                 returns a feed, whose arrays go to the devices. None for `jreader.datasets.collate`.
             num_workers: The number of worker processes that fetch and collate batches; 0 uses the
                 loader's threads. The stream is the same for any number. Workers run neither the
-                main script nor jax, and return large arrays through shared memory. One worker
+                main script nor jax, and return large arrays through shared memory. A single worker
                 reads an `IterableDataset`.
-            timeout: Seconds to wait for a batch of a worker; 0 for no limit.
+            timeout: Seconds to wait for a batch from a worker; 0 for no limit.
             worker_init_fn: Called in each worker with its number, from 0, before its first batch;
                 `jreader.get_worker_info()` returns its data set there.
             persistent_workers: Whether workers keep their copy of the data set across epochs.
                 Otherwise it is sent again if it has changed. The processes live as long as the
                 loader, either way.
             places: The devices, as in `set_sample_generator`.
-            feed_list: The fields: a list of names or `data`, or a mapping from them to indices or
-                keys of a sample. None for feeds with the tree of the samples: arrays on the
-                device, strings on the host.
+            feed_list: The fields: a list of names or of `jreader.data`, or a mapping from them to
+                indices or keys of a sample. Without it, feeds have the tree of the samples: arrays
+                on the device, strings on the host.
             return_list: Whether feeds have lists instead of tuples, and, with a `feed_list`, are
                 lists instead of dicts.
             seed: An int, or a jax key, fixes the order of `shuffle`. None draws a new order for
@@ -145,8 +145,8 @@ class DataLoader(Generic[Feed]):
             last: What to do with short batches, instead of `drop_last`, as in `from_generator`.
             sampler: A sampler, or another iterable of indices that can be iterated again in every
                 epoch. Replaces `shuffle`.
-            prefetch_factor: Batches to request ahead from each worker; None for 2, and more if they
-                take little time.
+            prefetch_factor: Batches to request ahead from each worker; None for 2, or more if
+                batches are quick to make.
             capacity: Feeds to prefetch to the devices; 0 for none. Paddle's `reader_buffer_size` is
                 the same, and its `use_buffer_reader=False` means 0.
             tune: Whether to autotune `capacity` and the number of map threads while training, as in
@@ -194,7 +194,7 @@ class DataLoader(Generic[Feed]):
         tune: bool | Mapping[str, int] = False,
         into: Callable[..., Feed] | None = None,
     ) -> DataLoader[Feed]:
-        """Make a loader as Paddle does: set its source with `set_sample_generator` or its kin.
+        """Make a loader as Paddle does: set its source with one of its `set_*` methods.
 
         >>> loader = DataLoader.from_generator({"number": 0}, capacity=2)
         >>> loader = loader.set_sample_generator(lambda: [(1,), (2,), (3,), (4,)], batch_size=2)
@@ -202,8 +202,8 @@ class DataLoader(Generic[Feed]):
         [[1, 2], [3, 4]]
 
         Args:
-            feed_list: The fields: a list of names or `data`, or a mapping from them to indices or
-                keys of a sample. None for feeds with the tree of the samples.
+            feed_list: The fields: a list of names or of `jreader.data`, or a mapping from them to
+                indices or keys of a sample. Without it, feeds have the tree of the samples.
             capacity: Feeds to prefetch to the devices; 0 for none.
             use_double_buffer: Whether to prefetch to the devices. False prefetches on the host, and
                 puts a feed on the devices when the loop asks for it.
@@ -212,17 +212,18 @@ class DataLoader(Generic[Feed]):
             return_list: Whether a feed is a list in the order of the `feed_list`, not a dict.
             use_multiprocess: Only False; accepted as Paddle's sixth argument. To read in processes,
                 use `multiprocess_reader([reader])`, or `map(fn, processes=2)`.
-            drop_last: Whether to drop, on several places, groups of too few batches, or of batches
-                of unequal sizes. False pads them with zeros, and every feed carries a `mask` (bool;
+            drop_last: Whether several places drop groups with too few batches, or with batches of
+                unequal sizes. False pads them with zeros, and every feed carries a `mask` (bool;
                 the last item of a list). None drops them with a warning. One place gets every batch
                 as it is.
-            last: What to do with short batches, instead of `drop_last`, so that all steps have one
-                size, also on one place: "drop" them, "pad" them with zeros, "wrap" (fill them up
-                with the first samples of the epoch) or raise an "error"; or "keep" them as they
+            last: What to do with short batches, instead of `drop_last`, so that all steps have the
+                same size, even on one place: "drop" them, "pad" them with zeros, "wrap" (fill them
+                up with the first samples of the epoch) or raise an "error"; or "keep" them as they
                 are, on one place.
             steps_per_epoch: Feeds per epoch; None for all. Surplus feeds are dropped; too few are
                 an error, or with `last="wrap"` the epoch starts over. A possibly endless stream
-                continues where the previous epoch ended; `firstn(reader, n)` restarts it in each.
+                continues where the previous epoch ended; `firstn(reader, n)` restarts it in each
+                epoch.
             peer_timeout: Seconds to wait for other processes of `jax.distributed`, where each reads
                 a stream; 0 for no limit.
             tune: Whether to autotune map threads and `capacity` while training, as in
@@ -232,14 +233,14 @@ class DataLoader(Generic[Feed]):
 
         Raises:
             TypeError: `feed_list`, `capacity` or `tune` is of the wrong kind.
-            ValueError: Two fields have one name, `capacity` is negative, `last` is not one of its
-                four values or contradicts `drop_last`, or `use_multiprocess` is True.
+            ValueError: Two fields have the same name, `capacity` is negative, `last` is not one of
+                its five values or contradicts `drop_last`, or `use_multiprocess` is True.
         """
         if errors.check_flag("use_multiprocess of from_generator", use_multiprocess):
             raise ValueError(
-                "from_generator(use_multiprocess=True) means nothing here, as the reader decides "
+                "from_generator(use_multiprocess=True) has no effect here: the reader decides "
                 "what runs in processes: leave it out, and use multiprocess_reader([reader]), or "
-                "map(fn, processes=2) for what takes long. (The sixth argument is Paddle's "
+                "map(fn, processes=2) for slow functions. (The sixth argument is Paddle's "
                 "use_multiprocess; drop_last is given by its name.)"
             )
         options = Options(
@@ -603,7 +604,7 @@ class DataLoader(Generic[Feed]):
         start: int = 0,
         skip_steps: range | None = None,
     ) -> FeedIterator[Feed]:
-        """Iterate one epoch: all of it, the rest after a cursor, or from a step on.
+        """Iterate one epoch: all of it, the rest after a cursor, or from a given step on.
 
         >>> from jreader import Pipeline, arrays
         >>> loader = Pipeline(arrays([0, 1, 2, 3, 4, 5])).shuffle(seed=1).batch(2).load()
@@ -624,7 +625,7 @@ class DataLoader(Generic[Feed]):
             TypeError: `skip_steps` is not a range of steps.
             ValueError: The cursor is damaged, or of another epoch; or the epoch has fewer than
                 `start` steps.
-            NotResumable: The cursor is of another pipeline or release.
+            NotResumable: The cursor comes from a different pipeline or release.
         """
         number = errors.check_number("loader.epoch(epoch)", epoch)
         begun = errors.check_number("start of loader.epoch(epoch)", start)
@@ -646,7 +647,7 @@ class DataLoader(Generic[Feed]):
     ) -> FeedIterator[Feed]:
         """Iterate epoch after epoch, up to step `n` of the run.
 
-        Steps count from the beginning of the run: resumed at a cursor of step 300,
+        Steps are counted from the beginning of the run: with a cursor saved at step 300,
         `steps(1000, at=cursor)` gives the remaining 700. So does `steps(1000, start=300)`, if you
         saved only the number of the step.
 
@@ -663,15 +664,15 @@ class DataLoader(Generic[Feed]):
         epoch when you ask for it.
 
         Args:
-            n: The number of steps of the run; None for endless.
-            at: A cursor to resume.
+            n: The number of steps of the run; None for no end.
+            at: A cursor to resume from.
             start: The first step, instead of a cursor, as in `epoch`.
             skip_steps: Steps of the run to skip, as in `epoch`.
 
         Raises:
             TypeError: `skip_steps` is not a range of steps.
             ValueError: The cursor is damaged.
-            NotResumable: The cursor is of another pipeline or release.
+            NotResumable: The cursor comes from a different pipeline or release.
             ReaderError: An epoch has no feed (while iterating).
         """
         until = None if n is None else errors.check_number("loader.steps(n)", n)
@@ -725,10 +726,10 @@ class DataLoader(Generic[Feed]):
 
         Raises:
             ModuleNotFoundError: Keras is not installed.
-            RuntimeError: Keras runs on another backend than jax.
+            RuntimeError: Keras runs on a backend other than jax.
             TypeError: The length of the loader is not known: load with `steps_per_epoch`.
             ValueError: An epoch has no feed; feeds have an axis of devices or steps; or the state
-                that `load_state_dict` has set is of steps of another size.
+                given to `load_state_dict` comes from a run with steps of a different size.
         """
         from jreader.integrations.keras import keras_feeds  # noqa: PLC0415  # only with Keras
 
@@ -774,9 +775,9 @@ class DataLoader(Generic[Feed]):
     ) -> Occurrences:
         """Return the steps, and rows, of an indexed plan that hold some samples; reads nothing.
 
-        It is the inverse of `samples`, by arithmetic: it needs no log of batches. Samples are
-        numbered as in their source, before the plan reorders, repeats or batches them; for windows
-        and packs, they are the documents. Maps do not matter.
+        It computes the inverse of `samples`, so it needs no log of batches. Samples are numbered as
+        in their source, before the plan reorders, repeats or batches them; for windows and packs,
+        they are the documents. Maps do not matter.
 
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays
@@ -900,7 +901,7 @@ class DataLoader(Generic[Feed]):
         return dict(sealed(cursor))
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Resume a cursor, as `state_dict` returns it, with the next `iter(loader)`.
+        """Resume from a cursor, as `state_dict` returns it, with the next `iter(loader)`.
 
         >>> from jreader import Pipeline, arrays
         >>> rows = Pipeline(arrays([0, 1, 2, 3])).shuffle(seed=1).batch(2)
@@ -913,7 +914,7 @@ class DataLoader(Generic[Feed]):
 
         Raises:
             ValueError: The cursor is damaged.
-            NotResumable: The cursor is of another pipeline or release.
+            NotResumable: The cursor comes from a different pipeline or release.
         """
         loading, run = self._loading, self._run
         cursor = loading.checked(state) if loading else checked(state)
@@ -961,10 +962,10 @@ class DataLoader(Generic[Feed]):
 
         Buckets have the same shapes in every epoch. Where lengths are known, it reads no sample.
         Otherwise it reads the first one, which shows the dtypes, and lists all shapes that may
-        come.
+        occur.
 
         Returns:
-            A list of trees of `jax.ShapeDtypeStruct`, as `element_spec` is one.
+            A list of trees of `jax.ShapeDtypeStruct`, one per shape, each like `element_spec`.
 
         Raises:
             TypeError: Batches are padded to their longest row, and lengths are not known.
@@ -975,7 +976,7 @@ class DataLoader(Generic[Feed]):
     def stats(self) -> Stats:
         """Return the time of each stage for the last feeds, and how full the queues were.
 
-        Counting is always on; of fast feeds one in eight is timed, later one in 32. The counters
+        Counting is always on; one in eight fast feeds is timed, and later one in 32. The counters
         cover the last 256 feeds, of the latest pass and those before it.
 
         >>> import numpy as np
@@ -1009,7 +1010,7 @@ class DataLoader(Generic[Feed]):
         >>> loader.tuned.capacity, [(each.function, each.threads) for each in loader.tuned.maps]
         (2, [('abs', 2)])
 
-        As text, it says what to type to get the same without `tune`.
+        Printed, it shows the arguments that give the same without `tune`.
         """
         tuner = self._run.tuner
         return tuner.tuned(self._options.capacity) if tuner else None
@@ -1030,8 +1031,8 @@ class DataLoader(Generic[Feed]):
         (21, 2)
 
         The step is traced here, so its errors are raised here, and compiled on threads. The next
-        pass returns its first feed once all is compiled. The step is never run: the state does not
-        change, even if the step donates it.
+        pass returns its first feed once everything is compiled. The step is never run: the state
+        does not change, even if the step donates it.
 
         Args:
             step: What `jax.jit` returned.
@@ -1048,7 +1049,7 @@ class DataLoader(Generic[Feed]):
     def replicate(self, tree: T, axis_name: str = "data") -> T:
         """Copy a tree of arrays, such as parameters, to all devices of the feeds.
 
-        A step of such parameters and feeds compiles only once.
+        A step called with these parameters and the feeds compiles only once.
 
         >>> import jax
         >>> from jreader import Pipeline, arrays

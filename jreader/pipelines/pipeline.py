@@ -132,8 +132,8 @@ class Pipeline(_Base[T]):
     Pipeline(<lambda>).map(len).batch(batch_size=2)
 
     Args:
-        reader: Any reader; or a `MapDataset`, an `IterDataset`, a data source or a `DataLoader` of
-            Grain; or a loader of torch.
+        reader: Any reader; or a `MapDataset`, an `IterDataset`, a data source or a `DataLoader`
+            from Grain; or a PyTorch `DataLoader`.
     """
 
     reader: Reader[T] = argument(_checked)
@@ -185,7 +185,7 @@ class Pipeline(_Base[T]):
 
     @property
     def fill(self) -> float | None:
-        """The share of tokens in the rows of `pack`; None if it is unknown before a pass.
+        """The fraction of the rows of `pack` that is tokens; None if unknown before a pass.
 
         >>> from jreader import Pipeline, ragged
         >>> Pipeline(ragged([11, 12, 13, 21, 31, 32], [0, 3, 4, 6])).pack(4).shuffle(seed=0).fill
@@ -200,7 +200,7 @@ class Pipeline(_Base[T]):
 
         Reads the first one; no pass is affected. The first axis of a batch is None if the last
         batch may be shorter. A field that is None stays None, here as in feeds. `jax.eval_shape`
-        takes such a tree; `loader.element_spec` has that of the feeds on the devices.
+        takes such a tree; `loader.element_spec` describes the feeds on the devices.
 
         >>> import numpy as np
         >>> from jreader import Pipeline, arrays
@@ -280,11 +280,11 @@ class Pipeline(_Base[T]):
     ) -> Pipeline[S]: ...
     @like(workers.map_samples, transforms.map_readers)
     def map(self, fn: Callable[..., S], **options: Any) -> Pipeline[S]:
-        """Apply `fn` to each sample, in order: on this thread, threads, processes or a cluster."""
+        """Apply `fn` to each sample, in order: here, or on threads, processes or a cluster."""
         if batches.gives_batches(self):
             raise TypeError(
                 f"{self!r}.map(...) would map whole batches: use .map_batches(fn), where fn takes "
-                f"and gives stacked columns, or .map(fn) before .batch(...)."
+                f"and returns stacked columns, or .map(fn) before .batch(...)."
             )
         op = workers.map_samples(fn, self, **options)
         engaged = op.threads or op.processes or op.executor is not None or op.timeout
@@ -306,7 +306,7 @@ class Pipeline(_Base[T]):
 
     @like(transforms.read)
     def read(self, fn: Callable[[T], Iterable[S] | Node[S]], lanes: int = 1) -> Pipeline[S]:
-        """Read the samples that `fn` yields for each file, in `lanes` read side by side."""
+        """Read the samples that `fn` yields for each file, reading `lanes` files side by side."""
         return Pipeline(transforms.read(fn, self, lanes))
 
     @like(workers.xmap_readers)
@@ -330,7 +330,7 @@ class Pipeline(_Base[T]):
 
     @like(batches.group_by)
     def group_by(self, fn: Callable[[T], Any]) -> Pipeline[Any]:
-        """Stack consecutive samples for which `fn` is equal into one sample."""
+        """Stack consecutive samples for which `fn` returns the same value into one sample."""
         return Pipeline(batches.group_by(fn, self))
 
     firstn = method(transforms.firstn)
@@ -370,8 +370,8 @@ class Pipeline(_Base[T]):
     ) -> Pipeline[T]:
         """Mix these samples with those of other readers in proportion, evenly spread.
 
-        This reader comes first in `weights`, in `at` and among the numbers of `source`. For readers
-        with names type `Pipeline(jreader.mix({"web": web, "code": code}, weights={...}))`.
+        This reader comes first in `weights` and in `at`, and is number 0 in the field `source`. To
+        name the readers, type `Pipeline(jreader.mix({"web": web, "code": code}, weights={...}))`.
         """
         several: list[Reader[T]] = [self, *readers]
         op = transforms.mix(
@@ -391,7 +391,7 @@ class Pipeline(_Base[T]):
     ) -> Pipeline[Sequence[T]]:
         """Group the samples into batches of `batch_size`: lists, or `Columns` of stacked arrays.
 
-        Batches of batches warn: type `.rebatch(n)` to change the size of batches.
+        Batching batches warns: type `.rebatch(n)` to change the size of batches.
         """
         if batches.gives_batches(self):
             warn(
@@ -403,7 +403,7 @@ class Pipeline(_Base[T]):
 
     @like(batches.rebatch)
     def rebatch(self, batch_size: int, drop_last: bool | None = None) -> Pipeline[Sequence[Any]]:
-        """Regroup the samples of these batches into batches of another size."""
+        """Regroup the samples of these batches into batches of a different size."""
         return self.unbatch().batch(batch_size, drop_last)
 
     @like()
@@ -423,15 +423,15 @@ class Pipeline(_Base[T]):
         ['a', 'a', 'b'] Pipeline(<lambda>).pipe(doubled, 2).firstn(n=3)
 
         Args:
-            op: Takes this pipeline and the other arguments, and returns a reader. Or a transform of
-                Grain, with the other arguments of the op that replaces it: `.map(fn)` for `Map`,
-                `.map(fn, rng=True)` for `RandomMap`, `.filter`, `.flat_map`, and for `Batch`
-                `.batch`.
+            op: Takes this pipeline and the other arguments, and returns a reader. Or a Grain
+                transform: the corresponding op replaces it (`.map(fn)` for `Map`, `.map(fn,
+                rng=True)` for `RandomMap`, `.filter`, `.flat_map`, `.batch`), and takes the other
+                arguments.
             *args: Passed to `op`.
             **kwargs: Passed to `op`.
 
         Raises:
-            TypeError: `op` is neither, or does not return a reader.
+            TypeError: `op` is neither callable nor a Grain transform, or does not return a reader.
         """
         made = op(self, *args, **kwargs) if callable(op) else of_grain.through(self, op, kwargs)
         if isinstance(made, Pipeline):
@@ -512,8 +512,8 @@ class Pipeline(_Base[T]):
         [[1.0, 2.0, 3.0]]
 
         Args:
-            feed_list: The fields: a list of names or `data`, or a mapping from them to indices or
-                keys of a sample. None for feeds with the tree of the samples.
+            feed_list: The fields: a list of names or of `jreader.data`, or a mapping from them to
+                indices or keys of a sample. Without it, feeds have the tree of the samples.
             into: A class or function that takes the fields by keyword, such as a NamedTuple or a
                 dataclass (register it with jax, or decorate it with `flax.struct.dataclass`). Each
                 feed is `into(**fields)`. None for dicts.
@@ -521,9 +521,11 @@ class Pipeline(_Base[T]):
             sharding: A Sharding, a Mesh (its only axis, or the one called "data" or "batch"), a
                 PartitionSpec over the mesh of `jax.set_mesh`, a Device, or a tree of them for the
                 fields. None for the default device; "host" for NumPy feeds, or in a tree for fields
-                that stay NumPy arrays, such as texts. Wrap one in `jreader.devices.ContextParallel`
-                to split sequences so that causal attention gives all devices equal work.
-            pmap: True (the local devices) or a list of D devices, for feeds of [D, n / D, ...].
+                that stay NumPy arrays, such as strings. Wrap the sharding in
+                `jreader.devices.ContextParallel` to split sequences so that causal attention gives
+                all devices equal work.
+            pmap: True (the local devices) or a list of D devices, for feeds of [D, n / D, ...],
+                where n is the batch size.
             drop_last: Whether to drop a short last batch. False pads it with zeros, and every feed
                 carries a `mask`. None drops it, unless `.batch(n, drop_last=False)` made it.
             last: What to do with a short last batch, instead of `drop_last`: "drop" or "pad" it,
@@ -531,31 +533,31 @@ class Pipeline(_Base[T]):
                 it short, on one device.
             steps_per_epoch: Feeds per epoch; None for all. Surplus feeds are dropped; too few are
                 an error, or with `last="wrap"` the epoch starts over. A possibly endless stream
-                continues where the previous epoch ended; `.firstn(n)` restarts it in each.
+                continues where the previous epoch ended; `.firstn(n)` restarts it in each epoch.
             peer_timeout: Seconds to wait for other processes of `jax.distributed`, where each reads
                 a stream; 0 for no limit.
             resident: Whether to put all data on the devices once, and gather feeds there, like
-                `as_function`: for data that fit, on devices far from the host.
+                `as_function`: for data that fit there, if copies from the host are slow.
             tune: Whether to autotune the threads of maps with `threads=2` or more, and `capacity`,
-                while the loop runs; the stream stays the same. A dict sets ceilings: those of True
-                are `tune={"threads": 32, "capacity": 16, "bytes": 2**30}`. `loader.tuned` has the
+                while the loop runs; the stream stays the same. A dict sets upper limits; True means
+                `tune={"threads": 32, "capacity": 16, "bytes": 2**30}`. `loader.tuned` has the
                 values that it chose.
             workers: Where to make whole batches: `Processes(n)`, another executor of
                 `concurrent.futures`, `jreader.workers.clusters.ray_executor()`, or a Dask client.
-                They open the sources; feeds, their order and cursors stay the same. The batches
-                must be found by number, or come in lanes (`read(fn, lanes=8)`). None makes them
-                here.
+                They open the sources; feeds, their order and cursors stay the same. The plan must
+                be indexed, or its samples come in lanes (`read(fn, lanes=8)`). None makes batches
+                in this process.
             share: A name. Jobs on one Dask cluster that give the same name to the same plan make
-                each batch once, if they are at most 64 batches apart. None shares nothing.
-            lock: The file that `pipeline.lock(path)` wrote, which cursors then name. The names and
-                sizes of files must match it; `pipeline.check_lock(path)` also hashes them. None
-                compares nothing.
+                each batch once, if they are at most 64 batches apart. None: no sharing.
+            lock: The file that `pipeline.lock(path)` wrote, whose name cursors then record. The
+                names and sizes of files must match it; `pipeline.check_lock(path)` also hashes
+                them. None: no check.
 
         Raises:
             BatchNotDivisible: The batch cannot be split evenly over the devices.
             ValueError: `drop_last` or `last` contradicts `drop_last=False` of `batch`, or
-                `capacity=0` leaves nothing to `tune`; or `lock` is of another pipeline, or of
-                other files.
+                `capacity=0` leaves nothing to `tune`; or `lock` belongs to a different pipeline, or
+                to different files.
             FeedMismatch: The samples are not in batches, do not fit the feed_list, or a short batch
                 is not the last one (while iterating).
             ShortEpoch: An epoch has fewer steps than `last` or `steps_per_epoch` allows.

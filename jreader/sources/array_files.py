@@ -158,7 +158,7 @@ class npy(_ArrayFiles):
             array; None for no blocks.
 
     Raises:
-        FileNotFoundError: A file does not exist, or a pattern or a folder has none.
+        FileNotFoundError: A file does not exist, or a pattern or folder matches no file.
         ValueError: `block` is not a size.
         DamagedData: Raised when a pass begins, if a file is truncated, has another format, holds
             Python objects, or has a different number of rows, or the rows of a shard differ from

@@ -65,7 +65,7 @@ class jsonl(LineFiles[Any], RecordFiles[Any]):
 
     Raises:
         TypeError: A path is neither a str nor a path, or the store is not a `Store`.
-        FileNotFoundError: A file does not exist, or a pattern or a folder has none.
+        FileNotFoundError: A file does not exist, or a pattern or folder matches no file.
         ValueError: A file is compressed although `block` is given; or `block` is not a size.
         DamagedData: During a pass: a line is not JSON; a file is empty or has changed; or a gzip
             file is truncated, or the checksum at its end does not match.

@@ -70,7 +70,7 @@ class mds(RecordFiles[Any]):
 
     Raises:
         TypeError: A path is neither a str nor a path, or columns are not names.
-        FileNotFoundError: A file does not exist, or a pattern or a folder has none.
+        FileNotFoundError: A file does not exist, or a pattern or folder matches no file.
         NotImplementedError: A shard is compressed (such as `zstd`), with no unpacked copy beside
             it.
         ValueError: Two indices name the same shard; or, when a pass begins, there is no such

@@ -59,7 +59,7 @@ _FILTERED = (
 
 @op
 class source(Table[Any]):
-    """Read `data[0]`, `data[1]`, ... of any object that has indices.
+    """Read `data[0]`, `data[1]`, ... of any object that supports indexing.
 
     The reader is indexed: you can shuffle it as a whole, shard it, and resume at any sample, and it
     reads only the samples that a pass needs.
@@ -80,7 +80,8 @@ class source(Table[Any]):
     >>> next(iter(batch(source(Squares(), batched=True), 3)())).columns["square"]
     array([0, 1, 4])
 
-    Epoch e of a Grain `MapDataset` is its own epoch e, with its shuffles and random maps.
+    Over a Grain `MapDataset`, epoch e is Grain's own epoch e, with Grain's shuffles and random
+    maps.
 
     Args:
         data: Anything with `__getitem__` and `__len__` (or a `shape`): a list, an array, a data set

@@ -69,7 +69,7 @@ class tar(RecordFiles[dict[str, Any]]):
 
     Raises:
         TypeError: A path is neither a str nor a path.
-        FileNotFoundError: A file does not exist, or a pattern or a folder has none.
+        FileNotFoundError: A file does not exist, or a pattern or folder matches no file.
         ValueError: `block` is not a size; or, when a pass begins, no name in an archive has a dot,
             so it has no sample.
         DamagedData: Raised during a pass, after the samples before: an archive is truncated, empty,

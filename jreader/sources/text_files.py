@@ -150,7 +150,7 @@ class text(LineFiles[str]):
     Raises:
         TypeError: A path is neither a str nor a path, `encoding` is not a str, or the store is not
             a `Store`.
-        FileNotFoundError: A file does not exist, or a pattern or a folder has none.
+        FileNotFoundError: A file does not exist, or a pattern or folder matches no file.
         ValueError: `encoding` is unknown, or its lines do not end in the byte `\n`; or `block` is
             not a size.
         DamagedData: During a pass: a line has another encoding; or a gzip file is empty or

@@ -87,8 +87,8 @@ class tokens(FileReader[Array], FileTable[Array]):
 
     It reads flat files as nanoGPT writes them, those of llm.c (which have a header), the `.bin` and
     `.idx` of Megatron, and `.npy`. Each sample is a document, an array of its tokens (a read-only
-    view of the file). The `.idx`, or the token `eos`, marks where documents begin and end; without
-    both, each file is one document.
+    view of the file). The `.idx`, or the token `eos`, marks where documents begin and end; with
+    neither, each file is one document.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -97,12 +97,12 @@ class tokens(FileReader[Array], FileTable[Array]):
     ...     len(documents), [document.tolist() for document in documents()]
     (3, [[5, 6, 0], [7, 0], [8]])
 
-    For training, `windows` cuts them into samples of one size (over all documents as one stream, as
-    nanoGPT does), and `pack` combines whole documents.
+    For training, `windows` cuts them into samples of a fixed size (over all documents as one
+    stream, as nanoGPT does), and `pack` combines whole documents.
 
-    The first pass with an `eos` scans the files, on several threads. For files of 16 MB or more, it
-    caches this index in `jreader/documents` of `$XDG_CACHE_HOME` or `~/.cache`, until the files
-    change. At most some 300 MB of the files are resident at a time.
+    The first pass with an `eos` scans the files for the ends of documents, on several threads. For
+    files of 16 MB or more, it caches these in `jreader/documents` of `$XDG_CACHE_HOME` or
+    `~/.cache`, until the files change. At most some 300 MB of the files are resident at a time.
 
     From remote files (`s3://`, `https://`), jreader fetches only the ranges of the documents or
     windows of a batch, and each `.idx` as a whole.
@@ -112,19 +112,19 @@ class tokens(FileReader[Array], FileTable[Array]):
             `"data/train_*.bin"`, or a list of these. The files of a folder or pattern are sorted by
             name. Of Megatron's two files, either one is enough, or the path without a suffix.
             Documents do not continue from file to file.
-        dtype: The dtype of the tokens: an integer type. Only flat files do not declare it
-            themselves.
+        dtype: The dtype of the tokens: an integer type. Needed only for flat files; the other
+            formats declare it.
         eos: The token that ends a document, as its last token (50256 in GPT-2); in files of llm.c,
             it is the first token of each document. Not needed for documents of an `.idx`.
         store: Caches blocks of remote files on disk (`Store`).
-        block: The size of the blocks that `shuffle(blocks=)` reads of documents, or of their
-            `windows`, such as "4MB"; None for none.
+        block: The size of blocks for `shuffle(blocks=)` over documents or their `windows`, such as
+            "4MB"; None for no blocks.
 
     Raises:
         TypeError: A path is neither a str nor a path, or `eos` is not a whole number.
         ValueError: The dtype is not an integer type, `eos` is not one of its values, or `block` is
             not a size; or, when the documents are first read, a file declares another dtype.
-        FileNotFoundError: A file does not exist, or a pattern or a folder has none.
+        FileNotFoundError: A file does not exist, or a pattern or folder matches no file.
         DamagedData: When a pass begins: a file is empty, truncated, of another format (including
             text, pickle, Arrow and safetensors, by first bytes or suffix), does not match its
             `.idx`, or has changed since it was first read.

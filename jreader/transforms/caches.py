@@ -52,21 +52,22 @@ class cache(Node[T]):
     lists and tuples are rebuilt (some 2 us for a dict of three fields), and other objects are
     copied where possible. A reader that refills one array for all samples would fill the cache with
     its last state, so the cache warns: cache `map_readers(np.copy, reader)` instead. The order is
-    cached too: neither epochs nor `seed=None` reshuffle what is below a cache. The numbers drawn
-    for it are part of the position of every pass.
+    cached too: a shuffle before the cache is not repeated, neither in later epochs nor with
+    `seed=None`. The seed drawn for such a shuffle is part of every position.
 
     >>> reads = []
     >>> reader = cache(lambda: reads.append("read") or "abc")
     >>> list(reader()), list(reader()), reads
     (['a', 'b', 'c'], ['a', 'b', 'c'], ['read'])
 
-    With a path, the first pass writes samples to the folder while yielding them. If an error or a
-    kill ends that pass early, the next one continues where the writing stopped, without reading the
-    written samples again. Once all are written, a plan that you build with that path finds samples
-    by index: you can shuffle it as a whole and start anywhere immediately. A folder belongs to one
-    plan. It holds columns, mapped from `.npy` files: arrays of one shape; arrays that differ in
-    their first axis, as ragged columns; texts and bytes; other objects pickled, so read only
-    folders that you trust. In all passes, arrays come back read-only, and Python numbers as NumPy
+    With a path, the first pass writes samples to the folder while yielding them. If that pass fails
+    or is killed, the next one continues where the writing stopped, without reading the written
+    samples again. Once all are written, a plan that you build with that path finds samples by
+    index: you can shuffle it as a whole and start anywhere immediately. A folder belongs to one
+        plan. It holds columns in `.npy` files, which are mapped into memory: arrays of one shape;
+        arrays that differ in their first axis, as ragged columns; strings and bytes. Other objects
+        are pickled, so read only folders that you trust. In all passes, arrays come back read-only,
+        and Python numbers as NumPy
     scalars. One process writes; other processes read the rest from `reader` meanwhile.
 
     The order is the same whether the folder is empty or complete. `bucket`, `pack`, and `mix` of
@@ -81,9 +82,9 @@ class cache(Node[T]):
 
     Cost: all samples are in memory; or, with a path, on disk, mapped into memory when read. Files
     have checksums: a pickled object is verified whenever it is read; a file is verified when a pass
-    begins if it was modified since it was written (damaged, or copied), at some 2 GB/s. In a new
-    process, a cache in memory reads `reader` again; a complete cache in a folder resumes
-    immediately.
+    begins, at some 2 GB/s, if its modification time has changed since it was written (it may be
+    damaged, or only copied). In a new process, a cache in memory reads `reader` again; a complete
+    cache in a folder resumes immediately.
 
     Args:
         reader: Any reader that ends. With a path, it must yield the same samples in every pass:
@@ -93,9 +94,9 @@ class cache(Node[T]):
     Raises:
         TypeError: The path is neither a str nor a path; or, while iterating, a sample cannot be
             pickled.
-        ValueError: The path is a file, or a folder of other files; `reader` has another order in
-            each pass; or, when a pass begins, the cache belongs to another plan: the message shows
-            the line that differs.
+        ValueError: The path is a file, or a folder with unrelated files; `reader` has a different
+            order in each pass; or, when a pass begins, the cache belongs to another plan: the
+            message shows the line that differs.
         DamagedData: Files of the cache were modified (when a pass begins), or an earlier version
             wrote them (when you build it): delete the folder.
         ReaderError: All samples have to be written first, and another pass has begun to write them,

@@ -46,7 +46,7 @@ _NESTED = 64  # longer rows of maps are fused: Python's stack is limited
 
 @op
 class map_readers(Node[T]):
-    """Apply `func` to each sample of a reader, or to the samples of several readers in parallel.
+    """Apply `func` to each sample of a reader, or to samples of several readers together.
 
     The map ends with the shortest reader.
 
@@ -54,10 +54,10 @@ class map_readers(Node[T]):
     [11, 22]
 
     Cost: calls `func` once per sample, on the thread that iterates, and keeps nothing. Resuming
-    costs what it costs in the readers; `func` is not called for earlier samples.
+    costs as much as resuming the readers; `func` is not called for earlier samples.
 
     Args:
-        func: Takes one sample of each reader, and returns one sample.
+        func: Takes one sample from each reader, and returns one sample.
         *readers: At least one reader.
 
     Raises:
@@ -169,8 +169,8 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
     >>> list(filter(lambda n: n % 2, lambda: range(6))())
     [1, 3, 5]
 
-    With `keep`, a folder stores the answer of `fn` for each sample of `reader`, in one bit; samples
-    are not copied. The first pass computes the bits; if an error or a kill ends it, the next one
+    With `keep`, a folder stores the result of `fn` for each sample of `reader`, as one bit; samples
+    are not copied. The first pass computes the bits; if it fails or is killed, the next one
     continues. Build the plan again once all bits are known, and it no longer calls `fn`. If
     `reader` is indexed, so is the filter: it has a length, can be shuffled as a whole, and resumes
     anywhere immediately.
@@ -182,12 +182,13 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
     ...     seen, len(filter(lambda n: n % 2, arrays(range(6)), folder))
     ([1, 3, 5], 3)
 
-    As with `cache(reader, path)`, the folder belongs to one plan and one function, and epochs do
-    not reshuffle the ops below: shuffle after it. `bucket`, `pack`, `mix` and a `shuffle` of all
-    samples first compute the missing bits. A run that began with missing bits resumes as a stream.
+    As with `cache(reader, path)`, the folder belongs to one plan and one function, and a shuffle
+    before it keeps one order in all epochs: shuffle after it. `bucket`, `pack`, `mix` and a
+    `shuffle` of all samples first compute the missing bits. A run that began with missing bits
+    resumes as a stream.
 
     Cost: calls `fn` once per sample of `reader`, and keeps nothing. The length is not known before
-    a pass, and samples are not found by index. Resuming costs what it costs in `reader`. With
+    a pass, and samples are not found by index. Resuming costs as much as resuming `reader`. With
     `keep`, the folder takes 1.13 bits per sample, and is mapped into memory; finding a sample takes
     about 0.2 us in batches, and storing its bit 1 us. A pass that resumes beyond the known bits
     stores none, and leaves them to the next one.

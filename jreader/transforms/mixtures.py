@@ -78,18 +78,19 @@ _REPEATS = "all", "repeat"  # stop values that restart readers
 
 @op
 class mix(Adjustable[T]):
-    """Mix the samples of several readers in proportion: 7 of one for 3 of another, evenly spread.
+    """Mix the samples of several readers in proportion, such as 7 to 3, evenly spread.
 
-    In every block of turns, each reader has its share to within one sample, and yields its samples
-    in its own order. The order of turns depends on seed and epoch, not on samples. Shuffle the
-    readers themselves: `mix({"web": web.shuffle(seed=0), ...}, seed=0)`.
+    Each turn is one sample of one reader. In every block of turns, each reader has its share to
+    within one sample; it yields its samples in its own order. The order of turns depends on seed
+    and epoch, not on samples. Shuffle the readers themselves: `mix({"web": web.shuffle(seed=0),
+    ...}, seed=0)`.
 
     >>> web, code = (lambda: "abcdefgh"), (lambda: "12345678")
     >>> "".join(mix({"web": web, "code": code}, weights={"web": 3, "code": 1}, seed=0)())
     '1abcd2ef3gh'
 
-    Over indexed readers it is indexed: of any length, you can shuffle it, shard it, resume it, and
-    load it on several hosts without reading it.
+    A mix of indexed readers is indexed: whatever its length, you can shuffle, shard and resume it,
+    and load it on several hosts, without reading it.
 
     Cost: opens all readers at once, and keeps no samples. The order of turns is computed, so
     resuming finds the turn immediately, and resumes each reader.
@@ -102,20 +103,20 @@ class mix(Adjustable[T]):
             temperature)`. 1 gives each reader its share of all samples; higher values give small
             readers more.
         seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws a
-            new one for each pass; resuming that pass restores it.
+            new seed for each pass; resuming that pass restores it.
         stop: When to end. "first": at the turn of a reader that has no sample left. "all": when
             every reader has ended once; those that end earlier restart with their next epoch.
             "once": when every reader has ended; readers that have ended are skipped, so every
             sample comes once. "repeat": never.
-        at: New weights from a sample of the epoch on, as {10_000: {"web": 1, "code": 1}}. Every
-            reader continues where it is.
+        at: New weights from a given sample of the epoch on, such as {10_000: {"web": 1, "code":
+            1}}. Every reader continues where it was.
         source: The name of a field to add to dict samples: the number of the sample's reader, in
             the order of `readers`, as int32.
 
     Raises:
-        TypeError: An argument has another form.
-        ValueError: A weight is negative, missing, or for an unknown name; `stop` has another value;
-            or `temperature` is given, and a reader has no known length.
+        TypeError: An argument has the wrong type.
+        ValueError: A weight is negative, missing, or for an unknown name; `stop` is not one of
+            these values; or `temperature` is given, and a reader has no known length.
         ReaderError: A reader has no samples (while iterating).
     """
 

@@ -49,8 +49,9 @@ class shuffle(Node[T], Lanes):
 
     It reads a window, yields its samples in random order, and only then reads the next one: it
     holds `buf_size` samples in memory, and no sample leaves its window. The order depends on
-    indices, not on samples (`orders.permutation`), so readers of equal length and equal seeds have
-    equal orders: `compose(shuffle(images, seed=7), shuffle(labels, seed=7))` keeps the pairs.
+    indices, not on samples (`orders.permutation`), so shuffles of equally long readers with the
+    same seed have the same order: `compose(shuffle(images, seed=7), shuffle(labels, seed=7))` keeps
+    the pairs.
 
     >>> list(shuffle(lambda: "abcdef", buf_size=3, seed=7)())
     ['a', 'c', 'b', 'e', 'd', 'f']
@@ -64,26 +65,27 @@ class shuffle(Node[T], Lanes):
     with readers that have the same blocks, or none.
 
     On several hosts, each host would decode nearly every block. `lanes=8` cuts the permuted blocks
-    into eight equal parts, each of which supplies the same rows of every batch, as the lanes of
-    a stream do (`read`): lane k supplies rows k * B / 8 to (k + 1) * B / 8 of `batch(B)`. So a host
-    decodes only the blocks of the rows that it feeds, and all hosts together decode each block
-    once. `lanes` is part of the plan: any number of hosts that divides it, one included, reads the
-    same sequence. `blocks` counts the blocks of all lanes, so the memory of a single host does not
-    depend on `lanes`, and each of `n` hosts holds 1 / n of them.
+    into eight equal parts, each of which always supplies the same range of rows in every batch, as
+    the lanes of a stream do (`read`): lane k supplies rows k * B / 8 to (k + 1) * B / 8 of
+    `batch(B)`. So a host decodes only the blocks of the rows that it feeds, and all hosts together
+    decode each block once. `lanes` is part of the plan: any number of hosts that divides it,
+    including one, gets the same sequence. `blocks` counts the blocks of all lanes, so the memory of
+    a single host does not depend on `lanes`, and each of `n` hosts holds 1 / n of them.
 
-    Cost: over an indexed reader, it computes each index: it needs no memory for a window of any
-    size, and resuming is immediate. Over maps of an indexed reader, it does the same, and each map
-    is called for the samples that it yields. Over a stream, it keeps one window of samples in
-    memory, and resuming reads that window again.
+    Cost: over an indexed reader, it computes each index: it needs no memory, whatever the window
+    size, and resuming is immediate. The same holds over maps of an indexed reader; a map is called
+    only for samples that are yielded. Over a stream, it keeps one window of samples in memory, and
+    resuming reads that window again.
 
     Args:
         reader: Any reader.
         buf_size: Samples per window; None for the whole reader, whose length must be known. 0 and 1
             keep the order, as in Paddle, and warn.
         seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws a
-            new one for each pass; resuming that pass restores it.
-        blocks: The number of blocks to mix at a time, of files that are read in blocks; readers
-            that find samples by number have blocks if you give them `block="4MB"`.
+            new seed for each pass; resuming that pass restores it.
+        blocks: For files that are read in blocks, how many blocks to mix at a time; `tokens`,
+            `arrayrecord` and other readers that access single samples have blocks if you pass
+            `block="4MB"`.
         lanes: The number of parts that hosts share: a divisor of `blocks`, and a multiple of every
             number of hosts that may run the plan.
 

@@ -121,11 +121,11 @@ class firstn(_Slice[T]):
     >>> list(firstn(lambda: "abcdef", 2)())
     ['a', 'b']
 
-    Cost: keeps no samples and does not read ahead. Resuming costs what it costs in `reader`.
+    Cost: keeps no samples and does not read ahead. Resuming costs as much as resuming `reader`.
 
     Args:
         reader: Any reader, even an endless one.
-        n: The number of samples; fewer if the reader ends before.
+        n: The number of samples; fewer if the reader ends sooner.
     """
 
     reader: Reader[T]
@@ -148,7 +148,7 @@ class skip(_Slice[T]):
     ['e', 'f']
 
     Cost: an indexed reader goes to sample `n` directly; a stream reads the first `n` samples and
-    drops them. Resuming costs what it costs in `reader`.
+    drops them. Resuming costs as much as resuming `reader`.
 
     Args:
         reader: Any reader.
@@ -173,7 +173,7 @@ class shard(_Slice[T]):
     [['a', 'c', 'e'], ['b', 'd']]
 
     Cost: an indexed reader reads only this part. For a stream, every shard reads all samples, and
-    drops those of the others. Resuming costs what it costs in `reader`.
+    drops those of the others. Resuming costs as much as resuming `reader`.
 
     Args:
         reader: Any reader; the same samples in the same order for every shard.

@@ -60,7 +60,7 @@ class map_samples(Node[T]):
 
     Threads suit NumPy, file and network calls; pure Python code needs processes, because of the
     GIL. An executor of `concurrent.futures` may be a cluster: `dask_client.get_executor()`, or
-    `jreader.workers.clusters.ray_executor()`; it is never shut down here. `fn` travels by
+    `jreader.workers.clusters.ray_executor()`; it is never shut down here. `fn` is sent with
     cloudpickle. If a worker is lost, another one repeats its samples.
 
     >>> list(map_samples(str.upper, lambda: "abc", threads=2)())
@@ -69,8 +69,8 @@ class map_samples(Node[T]):
     >>> list(noisy()) == list(noisy())
     True
 
-    Cost: the workers, and up to `window` samples and results in memory. Resuming costs what it
-    costs in `reader`, and calls `fn` again for samples that were in work but not handed over.
+    Cost: the workers, and up to `window` samples and results in memory. Resuming costs as much as
+    resuming `reader`, and calls `fn` again for samples that were in progress.
 
     Args:
         fn: Takes a sample and returns one. Several threads or processes call it at once.
@@ -80,9 +80,9 @@ class map_samples(Node[T]):
             ones.
         executor: An executor of `concurrent.futures`, instead of threads.
         concurrency: How many tasks the executor runs at a time; 0 asks the executor.
-        window: How many samples may be ahead of the consumer, in work or waiting. None for 8 per
-            thread or process, and up to 4096 if samples take next to no time, but at most 32 MiB of
-            samples and results for each, or 2 samples if they are larger.
+        window: How many samples may be ahead of the consumer, in progress or waiting. None for 8
+            per worker, or up to 4096 if samples take almost no time; at most 32 MiB of samples and
+            results per worker, but never fewer than 2 samples.
         timeout: Seconds to wait for a sample; 0 for no limit.
         rng: Whether to call `fn(sample, rng)`, where `rng` is a `numpy.random.Generator` for that
             sample alone, made from seed, epoch and the sample's number.
@@ -90,8 +90,8 @@ class map_samples(Node[T]):
             seed for each pass, which can be resumed all the same.
         on_error: "raise" ends the pass with the error of `fn`. "skip" drops samples for which
             `fn` raises, and warns of them when the pass ends.
-        max_errors: The most samples that "skip" may drop in a pass: without a limit, a bug in `fn`
-            would give an empty epoch. A resumed pass counts from 0.
+        max_errors: The maximum number of samples that "skip" may drop in a pass: without a limit, a
+            bug in `fn` would give an empty epoch. A resumed pass counts from 0.
 
     Raises:
         WorkerDied: Several workers died at the same sample (while iterating).

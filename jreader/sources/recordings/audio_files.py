@@ -163,7 +163,7 @@ class audio(Recordings):
     Raises:
         ModuleNotFoundError: `python -m pip install 'jreader[audio]'` is needed.
         TypeError: A path is neither a str nor a path, or `rate` is not a whole number.
-        FileNotFoundError: A file does not exist, or a pattern or a folder has none.
+        FileNotFoundError: A file does not exist, or a pattern or folder matches no file.
         ValueError: `rate` is less than 1; or, when a pass begins, files differ in their rate or
             their channels.
         DamagedData: Raised during a pass, after the samples before: a file is truncated, is not a

@@ -73,16 +73,18 @@ class pack(Node[dict[str, Any]]):
     [11, 12, 13, 21] [1, 1, 1, 2] [0, 1, 2, 0]
     [31, 32, 0, 0] [1, 1, 0, 0] [0, 1, 0, 0]
 
-    If the lengths of all documents are known (`ragged`, token files, and ops that move their
-    samples), all are packed at once: the number of rows and their fill are known before reading,
-    and you can look up any row by its index. Streams, and shuffled documents, are packed window by
-    window, which pads more: pack before you shuffle. Rows come in random order; which documents
-    share a row, and the order of the rows, change every epoch. Empty documents are left out.
+    If the lengths of all documents are known (`ragged`, token files, and ops that only select or
+    reorder their samples), all are packed at once: the number of rows and their fill are known
+    before reading, and you can look up any row by its index. Streams, and shuffled documents, are
+    packed window by window, which pads more: pack before you shuffle. Rows come in random order;
+    which documents share a row, and the order of the rows, change every epoch. Empty documents are
+    left out.
 
     A dict as `size` gives each field its own length: all fields of a document are in the same row,
-    with the same segment id. Each field has its own segment ids and positions, such as
-    `inputs_segment_ids`. These rows, and rows with `documents=n`, are packed best-fit decreasing by
-    the largest share of a row; from epoch to epoch, documents of equal lengths change places.
+    under the same segment number. Each field has its own array of segment ids and of positions,
+    such as `inputs_segment_ids`. These rows, and rows with `documents=n`, are packed best-fit
+    decreasing: documents are sorted by the largest share of a row that one of their fields needs.
+    From epoch to epoch, documents of equal length swap places.
 
     >>> from jreader import arrays
     >>> inputs = ragged([11, 12, 13, 21, 31, 32], [0, 3, 4, 6])
@@ -99,7 +101,7 @@ class pack(Node[dict[str, Any]]):
     label [9, 0]
 
     MaxText calls the fields `inputs`, `inputs_segmentation` and `inputs_position`; Grain adds
-    `_segment_ids` and `_positions` to the name of a field; flax takes segment ids for
+    `_segment_ids` and `_positions` to the name of a field; in Flax, pass the segment ids to
     `nn.make_attention_mask`. The guide (docs/text.md) shows how to make a mask from them.
 
     Cost: if lengths are known, it computes the rows once, from the lengths alone, and resuming is
@@ -121,22 +123,22 @@ class pack(Node[dict[str, Any]]):
         window: The number of documents to pack together; None for all, or 4,096 if lengths are not
             known.
         seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws a
-            new one for each pass; resuming that pass restores it.
-        documents: The most documents in a row; None for no limit.
+            new seed for each pass; resuming that pass restores it.
+        documents: The maximum number of documents per row; None for no limit.
         begin: A token to begin each row with, in the segment of the document that follows it; or a
-            dict of tokens by field, which several fields of one length require. Fields that it
-            lacks begin with a document if they have their own length, else with their `pad`.
+            dict of tokens by field, which several fields of one length require. Fields missing from
+            the dict begin with a document if they have their own length, else with their `pad`.
         per_document: Fields with one value, or one array, per document. A row has them in
             `documents` slots: segment n is in slot n - 1, and padding follows the last one.
         truncation_side: With longer="truncate", whether to cut the ends of documents ("right") or
             their beginnings ("left").
 
     Raises:
-        ValueError: A number is below 1, a word is not one of those above, or arguments conflict:
-            with lengths by field, or with `documents`, nothing is split.
+        ValueError: A number is below 1, an option is not one of those listed above, or arguments
+            conflict: with lengths by field, or with `documents`, nothing is split.
         FeedMismatch: A document is longer than a row, fields of one length differ in length,
-            samples are not documents, none has a token, or `pad` or `begin` does not fit (when rows
-            are requested).
+            samples are not documents, no document has a token, or `pad` or `begin` does not fit
+            (when rows are requested).
     """
 
     reader: Reader[Any]

@@ -42,8 +42,8 @@ class buffered(Node[T]):
     >>> list(buffered(lambda: "abc", size=2)())
     ['a', 'b', 'c']
 
-    Cost: one thread, and up to `size` samples in memory. Resuming costs what it costs in `reader`,
-    and reads samples again that were read ahead but not handed over.
+    Cost: one thread, and up to `size` samples in memory. Resuming costs as much as resuming
+    `reader`, and reads samples again that were read ahead but not handed over.
 
     Args:
         reader: Any reader; one pass is read by one thread from beginning to end.
@@ -82,8 +82,8 @@ class xmap_readers(Node[T]):
     >>> list(xmap_readers(str.upper, lambda: "abc", process_num=2, buffer_size=4, order=True)())
     ['A', 'B', 'C']
 
-    Cost: `process_num` threads. Resuming costs what it costs in `reader`, and calls `mapper` again
-    for samples that were in work but not handed over.
+    Cost: `process_num` threads. Resuming costs as much as resuming `reader`, and calls `mapper`
+    again for samples that were in work but not handed over.
 
     Args:
         mapper: Takes a sample and returns one. Several threads call it at once.
