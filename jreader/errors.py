@@ -299,9 +299,12 @@ def check_function(call: str, value: object, of: str = "one sample", takes: int 
         )
     if takes and isinstance(value, FunctionType) and len(lacking := _needed_by(value)) > takes:
         name = of.rpartition(" ")[2]
+        instead = f"lambda {name}: fn(*{name}) for a tuple, fn(**{name}) for a dict"
+        if lacking[-1] == "rng":
+            instead = "rng=True, seed=0 for a random generator"
         raise TypeError(
             f"{call} needs a function of {of}, and {value.__name__} takes {', '.join(lacking)}: "
-            f"type lambda {name}: fn(*{name}) for a tuple, fn(**{name}) for a dict."
+            f"type {instead}."
         )
     if is_async(value):
         raise TypeError(

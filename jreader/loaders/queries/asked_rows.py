@@ -61,7 +61,8 @@ class AskedRows:
         for beyond in numbers[(numbers < 0) | (numbers >= end - first)].tolist():
             where = "the source" if self.source is None else f"source {self.source!r}"
             raise IndexError(
-                f"{self.call} has the number {beyond}, and {where} has {end - first:,} samples."
+                f"{self.call} has the number {beyond}, and {where} has {end - first:,} samples "
+                "(over windows and packs: documents)."
             )
         return numbers, first, number
 
