@@ -172,7 +172,9 @@ def _is_number(held: object) -> bool:
 
 def unplaceable(dtype: DType) -> str | None:
     """Why values of this dtype cannot live on a device; None where they can."""
-    if dtype.kind in "US":
+    if dtype.kind == "S":
+        return f"bytes ({dtype}) cannot live on a device (images: jreader.images.decode)"
+    if dtype.kind == "U":
         return f"strings ({dtype}) cannot live on a device"
     if dtype.kind == "O":
         return "Python objects cannot live on a device"

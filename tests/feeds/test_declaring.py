@@ -50,7 +50,7 @@ class TestDeclaring:
             (("x", [None], None), TypeError, ["needs a dtype"]),
             (("x", [None], "flaot32"), TypeError, ["'x'", "np.dtype takes", "flaot32"]),
             (("x", [None], str), TypeError, ["'x'", "strings", "device"]),
-            (("x", [None], "S5"), TypeError, ["'x'", "strings", "device"]),
+            (("x", [None], "S5"), TypeError, ["'x'", "bytes", "images.decode", "device"]),
             (("x", [None], object), TypeError, ["'x'", "objects", "device"]),
             (("x", [None], "datetime64[s]"), TypeError, ["'x'", "dates", "device"]),
             (("x", [None], [("a", int)]), TypeError, ["'x'", "device"]),
