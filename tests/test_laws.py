@@ -6,7 +6,9 @@ import threading
 from itertools import islice
 
 import cloudpickle
+import graphs
 import pytest
+import seen
 from graphs import (
     CREATORS,
     OPS,
@@ -121,11 +123,22 @@ def test_a_position_of_endless_epochs_is_a_place(recipe):
     resumes(endless, limit=30, step=7)
 
 
+@pytest.fixture(scope="module")
+def sent_by_value():
+    """Processes are sent what plans are made of; they would import hypothesis, and every op."""
+    for module in (graphs, seen):
+        cloudpickle.register_pickle_by_value(module)
+    yield
+    for module in (graphs, seen):
+        cloudpickle.unregister_pickle_by_value(module)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("sent_by_value")
 @given(with_processes)
 @examples(4)
 def test_a_position_in_processes_is_a_place(recipe):
-    resumes(recipe, step=17)  # each pass begins up to three processes
+    resumes(recipe, step=7)  # each pass begins up to three processes
 
 
 @given(seeded, st.integers(0, 20))
