@@ -135,8 +135,8 @@ class DataLoader(Generic[Feed]):
                 loader, either way.
             places: The devices, as in `set_sample_generator`.
             feed_list: The fields: a list of names or of `jreader.data`, or a mapping from them to
-                indices or keys of a sample. Without it, feeds have the tree of the samples: arrays
-                on the device, strings on the host.
+                indices or keys of a sample. Without it, feeds have the same tree structure as the
+                samples: arrays on the device, strings on the host.
             return_list: Whether feeds have lists instead of tuples, and, with a `feed_list`, are
                 lists instead of dicts.
             seed: An int, or a jax key, fixes the order of `shuffle`. None draws a new order for
@@ -203,7 +203,8 @@ class DataLoader(Generic[Feed]):
 
         Args:
             feed_list: The fields: a list of names or of `jreader.data`, or a mapping from them to
-                indices or keys of a sample. Without it, feeds have the tree of the samples.
+                indices or keys of a sample. Without it, feeds have the same tree structure as the
+                samples.
             capacity: Feeds to prefetch to the devices; 0 for none.
             use_double_buffer: Whether to prefetch to the devices. False prefetches on the host, and
                 puts a feed on the devices when the loop asks for it.

@@ -47,7 +47,7 @@ def files(paths: Paths, parts: int | None = None) -> Pipeline[Any]:
             the largest run, as `lanes`: other parts mean another order.
 
     Raises:
-        TypeError: A path is neither a str nor a path, or there is none.
+        TypeError: A path is neither a str nor an `os.PathLike`, or there is none.
         ValueError: A compressed file (`.gz`) is to be read in parts.
         FileNotFoundError: A file does not exist, or a pattern has none.
     """

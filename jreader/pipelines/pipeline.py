@@ -120,10 +120,10 @@ else:
 
 @readers.op
 class Pipeline(_Base[T]):
-    """A reader with every op as a method, read from left to right.
+    """A reader that has every op as a method, for chains that read from left to right.
 
     A pipeline never changes: each method returns a new one. It is a reader itself, so you can
-    iterate it, and pass it to the functions of the same names.
+    iterate it, and pass it to the functions that its methods are named after.
 
     >>> words = Pipeline(lambda: ["a", "bb", "ccc"])
     >>> list(words.map(len).filter(lambda n: n > 1).batch(2))
@@ -513,7 +513,8 @@ class Pipeline(_Base[T]):
 
         Args:
             feed_list: The fields: a list of names or of `jreader.data`, or a mapping from them to
-                indices or keys of a sample. Without it, feeds have the tree of the samples.
+                indices or keys of a sample. Without it, feeds have the same tree structure as the
+                samples.
             into: A class or function that takes the fields by keyword, such as a NamedTuple or a
                 dataclass (register it with jax, or decorate it with `flax.struct.dataclass`). Each
                 feed is `into(**fields)`. None for dicts.
@@ -544,23 +545,24 @@ class Pipeline(_Base[T]):
                 values that it chose.
             workers: Where to make whole batches: `Processes(n)`, another executor of
                 `concurrent.futures`, `jreader.workers.clusters.ray_executor()`, or a Dask client.
-                They open the sources; feeds, their order and cursors stay the same. The plan must
-                be indexed, or its samples come in lanes (`read(fn, lanes=8)`). None makes batches
-                in this process.
+                The workers open the sources; feeds, their order and cursors stay the same. The plan
+                must be indexed, or its samples come in lanes (`read(fn, lanes=8)`). None makes
+                batches in this process.
             share: A name. Jobs on one Dask cluster that give the same name to the same plan make
                 each batch once, if they are at most 64 batches apart. None: no sharing.
-            lock: The file that `pipeline.lock(path)` wrote, whose name cursors then record. The
-                names and sizes of files must match it; `pipeline.check_lock(path)` also hashes
-                them. None: no check.
+            lock: The file that `pipeline.lock(path)` wrote; cursors record its name. The names and
+                sizes of the data files must match it; `pipeline.check_lock(path)` also hashes them.
+                None: no check.
 
         Raises:
             BatchNotDivisible: The batch cannot be split evenly over the devices.
             ValueError: `drop_last` or `last` contradicts `drop_last=False` of `batch`, or
                 `capacity=0` leaves nothing to `tune`; or `lock` belongs to a different pipeline, or
                 to different files.
-            FeedMismatch: The samples are not in batches, do not fit the feed_list, or a short batch
-                is not the last one (while iterating).
-            ShortEpoch: An epoch has fewer steps than `last` or `steps_per_epoch` allows.
+            FeedMismatch: The samples are not in batches or do not fit the feed_list, or a batch
+                before the last one is short (while iterating).
+            ShortEpoch: The last batch is short, with `last="error"`, or an epoch has fewer steps
+                than `steps_per_epoch`.
         """
         # jax is loaded when feeds are made, not before
         from jreader.loaders import DataLoader  # noqa: PLC0415  # as above

@@ -67,7 +67,7 @@ class arrayrecord(FileReader[bytes], FileTable[bytes]):
     Raises:
         ModuleNotFoundError: array-record is not installed:
             `python -m pip install 'jreader[arrayrecord]'`.
-        TypeError: A path is neither a str nor a path.
+        TypeError: A path is neither a str nor an `os.PathLike`.
         FileNotFoundError: A file does not exist, or a pattern or folder matches no file.
         DamagedData: When a pass begins, or reaches the record: a file is truncated, of another
             format, or has changed since it was first read, or a checksum does not match.

@@ -49,7 +49,7 @@ class files(FileNode[Any], Table[Any]):
             whole files.
 
     Raises:
-        TypeError: A path is neither a str nor a path, or there is none.
+        TypeError: A path is neither a str nor an `os.PathLike`, or there is none.
         ValueError: A compressed file is to be read in parts.
         FileNotFoundError: A file does not exist, or a pattern has none.
     """

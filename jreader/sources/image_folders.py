@@ -84,8 +84,8 @@ class image_folder(Table[dict[str, Any]]):
         classes: The names of the classes, by label.
 
     Raises:
-        TypeError: The path is neither a str nor a path, `skip` is not a collection of suffixes, or
-            `with_paths` is not a bool.
+        TypeError: The path is neither a str nor an `os.PathLike`, `skip` is not a collection of
+            suffixes, or `with_paths` is not a bool.
         FileNotFoundError: The folder does not exist, or has no folders.
         ValueError: Raised when the first pass begins, if a file has neither the suffix of an image
             nor one to skip, a class has no image, or an image is in no class.

@@ -64,7 +64,7 @@ class jsonl(LineFiles[Any], RecordFiles[Any]):
         block: The size of the blocks that `shuffle(blocks=)` reads, such as "4MB"; None for none.
 
     Raises:
-        TypeError: A path is neither a str nor a path, or the store is not a `Store`.
+        TypeError: A path is neither a str nor an `os.PathLike`, or the store is not a `Store`.
         FileNotFoundError: A file does not exist, or a pattern or folder matches no file.
         ValueError: A file is compressed although `block` is given; or `block` is not a size.
         DamagedData: During a pass: a line is not JSON; a file is empty or has changed; or a gzip

@@ -69,7 +69,7 @@ class mds(RecordFiles[Any]):
         store: Caches blocks of remote files on disk (`Store`).
 
     Raises:
-        TypeError: A path is neither a str nor a path, or columns are not names.
+        TypeError: A path is neither a str nor an `os.PathLike`, or columns are not names.
         FileNotFoundError: A file does not exist, or a pattern or folder matches no file.
         NotImplementedError: A shard is compressed (such as `zstd`), with no unpacked copy beside
             it.

@@ -68,7 +68,7 @@ class tar(RecordFiles[dict[str, Any]]):
         with_url: Whether to add the path of the archive to each sample, as `__url__`.
 
     Raises:
-        TypeError: A path is neither a str nor a path.
+        TypeError: A path is neither a str nor an `os.PathLike`.
         FileNotFoundError: A file does not exist, or a pattern or folder matches no file.
         ValueError: `block` is not a size; or, when a pass begins, no name in an archive has a dot,
             so it has no sample.

@@ -148,8 +148,8 @@ class text(LineFiles[str]):
         block: Bytes of a remote file to fetch at once, such as "16MB"; None for 4 MB.
 
     Raises:
-        TypeError: A path is neither a str nor a path, `encoding` is not a str, or the store is not
-            a `Store`.
+        TypeError: A path is neither a str nor an `os.PathLike`, `encoding` is not a str, or the
+            store is not a `Store`.
         FileNotFoundError: A file does not exist, or a pattern or folder matches no file.
         ValueError: `encoding` is unknown, or its lines do not end in the byte `\n`; or `block` is
             not a size.

@@ -72,7 +72,8 @@ class tfrecord(RecordFiles[Any]):
 
     Raises:
         ModuleNotFoundError: `google-crc32c` is not installed (the extra `tfrecord`).
-        TypeError: A path is neither a str nor a path, or `features` is not a dict of those.
+        TypeError: A path is neither a str nor an `os.PathLike`, or `features` is not a dict of
+            those.
         FileNotFoundError: A file does not exist, or a pattern or folder matches no file.
         DamagedData: Raised during a pass, after the records before: a record is truncated, does not
             match its CRC, or is not an Example; a file is empty or compressed, or has changed.

@@ -101,8 +101,9 @@ class tokens(FileReader[Array], FileTable[Array]):
     stream, as nanoGPT does), and `pack` combines whole documents.
 
     The first pass with an `eos` scans the files for the ends of documents, on several threads. For
-    files of 16 MB or more, it caches these in `jreader/documents` of `$XDG_CACHE_HOME` or
-    `~/.cache`, until the files change. At most some 300 MB of the files are resident at a time.
+    files of 16 MB or more, it caches these under `$XDG_CACHE_HOME` or `~/.cache`, in
+    `jreader/documents`, until the files change. At most about 300 MB of the files are resident at a
+    time.
 
     From remote files (`s3://`, `https://`), jreader fetches only the ranges of the documents or
     windows of a batch, and each `.idx` as a whole.
@@ -112,8 +113,8 @@ class tokens(FileReader[Array], FileTable[Array]):
             `"data/train_*.bin"`, or a list of these. The files of a folder or pattern are sorted by
             name. Of Megatron's two files, either one is enough, or the path without a suffix.
             Documents do not continue from file to file.
-        dtype: The dtype of the tokens: an integer type. Needed only for flat files; the other
-            formats declare it.
+        dtype: The dtype of the tokens: an integer type. Used only for flat files; the other formats
+            declare it.
         eos: The token that ends a document, as its last token (50256 in GPT-2); in files of llm.c,
             it is the first token of each document. Not needed for documents of an `.idx`.
         store: Caches blocks of remote files on disk (`Store`).
@@ -121,13 +122,13 @@ class tokens(FileReader[Array], FileTable[Array]):
             "4MB"; None for no blocks.
 
     Raises:
-        TypeError: A path is neither a str nor a path, or `eos` is not a whole number.
+        TypeError: A path is neither a str nor an `os.PathLike`, or `eos` is not a whole number.
         ValueError: The dtype is not an integer type, `eos` is not one of its values, or `block` is
             not a size; or, when the documents are first read, a file declares another dtype.
         FileNotFoundError: A file does not exist, or a pattern or folder matches no file.
-        DamagedData: When a pass begins: a file is empty, truncated, of another format (including
-            text, pickle, Arrow and safetensors, by first bytes or suffix), does not match its
-            `.idx`, or has changed since it was first read.
+        DamagedData: When a pass begins: a file is empty, truncated, in another format (text,
+            pickle, Arrow and safetensors, among others, are recognized by their first bytes or
+            suffix), does not match its `.idx`, or has changed since it was first read.
     """
 
     shown_call = "tokens(paths, dtype, eos)"

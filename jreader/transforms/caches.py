@@ -51,9 +51,9 @@ class cache(Node[T]):
     In memory, your code cannot change the cached samples: arrays come as read-only views, dicts,
     lists and tuples are rebuilt (some 2 us for a dict of three fields), and other objects are
     copied where possible. A reader that refills one array for all samples would fill the cache with
-    its last state, so the cache warns: cache `map_readers(np.copy, reader)` instead. The order is
-    cached too: a shuffle before the cache is not repeated, neither in later epochs nor with
-    `seed=None`. The seed drawn for such a shuffle is part of every position.
+    copies of its last contents, so the cache warns: cache `map_readers(np.copy, reader)` instead.
+    The order is cached too: a shuffle before the cache is not repeated, neither in later epochs nor
+    with `seed=None`. The seed drawn for such a shuffle is part of every position.
 
     >>> reads = []
     >>> reader = cache(lambda: reads.append("read") or "abc")
@@ -64,15 +64,16 @@ class cache(Node[T]):
     or is killed, the next one continues where the writing stopped, without reading the written
     samples again. Once all are written, a plan that you build with that path finds samples by
     index: you can shuffle it as a whole and start anywhere immediately. A folder belongs to one
-    plan. It holds columns in `.npy` files, which are mapped into memory: arrays of one shape;
-    arrays that differ in their first axis, as ragged columns; strings and bytes. Other objects are
-    pickled, so read only folders that you trust. In all passes, arrays come back read-only, and
-    Python numbers as NumPy scalars. One process writes; other processes read the rest from `reader`
-    meanwhile.
+        plan. It holds columns in `.npy` files, which are mapped into memory: arrays of one shape;
+        arrays that differ in their first axis, as ragged columns; strings and bytes. Other objects
+        are pickled, so read only folders that you trust. In all passes, arrays come back read-only,
+        and Python numbers as NumPy scalars. One process writes; meanwhile, others read what is
+        written from the folder, and the rest from `reader`.
 
-    The order is the same whether the folder is empty or complete. `bucket`, `pack`, and `mix` of
-    readers of unknown length need a complete cache for their order: over an incomplete one, they
-    first write what is missing, with a progress bar, or wait for the process that writes it.
+    The order is the same whether the folder is empty or complete. `bucket`, `pack`, a `shuffle` of
+    all samples, and a `mix` of readers of unknown length need a complete cache for their order:
+    over an incomplete one, they first write what is missing, with a progress bar, or wait for the
+    process that writes it.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -92,8 +93,8 @@ class cache(Node[T]):
         path: A folder, created if it does not exist; None for memory.
 
     Raises:
-        TypeError: The path is neither a str nor a path; or, while iterating, a sample cannot be
-            pickled.
+        TypeError: The path is neither a str nor an `os.PathLike`; or, while iterating, a sample
+            cannot be pickled.
         ValueError: The path is a file, or a folder with unrelated files; `reader` has a different
             order in each pass; or, when a pass begins, the cache belongs to another plan: the
             message shows the line that differs.

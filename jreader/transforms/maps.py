@@ -183,9 +183,9 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
     ([1, 3, 5], 3)
 
     As with `cache(reader, path)`, the folder belongs to one plan and one function, and a shuffle
-    before it keeps one order in all epochs: shuffle after it. `bucket`, `pack`, `mix` and a
-    `shuffle` of all samples first compute the missing bits. A run that began with missing bits
-    resumes as a stream.
+    before the filter keeps one order in all epochs: put shuffles after it. `bucket`, `pack`, `mix`
+    and a `shuffle` of all samples first compute the missing bits. A run that began with missing
+    bits resumes as a stream.
 
     Cost: calls `fn` once per sample of `reader`, and keeps nothing. The length is not known before
     a pass, and samples are not found by index. Resuming costs as much as resuming `reader`. With
@@ -200,11 +200,11 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
         keep: A folder for the bits, created if it does not exist; None to keep none.
 
     Raises:
-        TypeError: `fn` cannot be called, or `keep` is neither a str nor a path.
+        TypeError: `fn` cannot be called, or `keep` is neither a str nor an `os.PathLike`.
         ValueError: `keep` is a file, or a folder of other files; `reader` draws new numbers in each
             pass; or, when a pass begins, the bits belong to another plan or function: the message
             shows the line that differs.
-        DamagedData: Files of the folder were modified (when a pass begins): delete the folder.
+        DamagedData: Files in the folder were modified (when a pass begins): delete the folder.
         ReaderError: The number of samples in `reader` differs from that of the bits, or samples
             come in order of arrival.
         OSError: The disk is full (while iterating), or the folder cannot be written.

@@ -78,12 +78,12 @@ _REPEATS = "all", "repeat"  # stop values that restart readers
 
 @op
 class mix(Adjustable[T]):
-    """Mix the samples of several readers in proportion, such as 7 to 3, evenly spread.
+    """Mix the samples of several readers in a fixed proportion, spread evenly.
 
-    Each turn is one sample of one reader. In every block of turns, each reader has its share to
-    within one sample; it yields its samples in its own order. The order of turns depends on seed
-    and epoch, not on samples. Shuffle the readers themselves: `mix({"web": web.shuffle(seed=0),
-    ...}, seed=0)`.
+    Each turn yields one sample of one reader. Turns come in blocks: 64, or as many as the rarest
+    reader needs for one sample. In each block, every reader has its share to within one sample. The
+    samples of each reader keep their order. The order of turns depends on seed and epoch, not on
+    samples. Shuffle the readers themselves: `mix({"web": web.shuffle(seed=0), ...}, seed=0)`.
 
     >>> web, code = (lambda: "abcdefgh"), (lambda: "12345678")
     >>> "".join(mix({"web": web, "code": code}, weights={"web": 3, "code": 1}, seed=0)())
@@ -93,7 +93,7 @@ class mix(Adjustable[T]):
     and load it on several hosts, without reading it.
 
     Cost: opens all readers at once, and keeps no samples. The order of turns is computed, so
-    resuming finds the turn immediately, and resumes each reader.
+    resuming finds the turn immediately, and then costs as much as resuming each reader.
 
     Args:
         readers: A dict of readers by name, or a list of readers; at least one.
@@ -107,16 +107,16 @@ class mix(Adjustable[T]):
         stop: When to end. "first": at the turn of a reader that has no sample left. "all": when
             every reader has ended once; those that end earlier restart with their next epoch.
             "once": when every reader has ended; readers that have ended are skipped, so every
-            sample comes once. "repeat": never.
+            sample is yielded once. "repeat": never.
         at: New weights from a given sample of the epoch on, such as {10_000: {"web": 1, "code":
             1}}. Every reader continues where it was.
         source: The name of a field to add to dict samples: the number of the sample's reader, in
             the order of `readers`, as int32.
 
     Raises:
-        TypeError: An argument has the wrong type.
-        ValueError: A weight is negative, missing, or for an unknown name; `stop` is not one of
-            these values; or `temperature` is given, and a reader has no known length.
+        TypeError: An argument has the wrong type, or both `weights` and `temperature` are given.
+        ValueError: A weight is negative, missing, or for an unknown name; `stop` is not one of the
+            values above; or `temperature` is given, and a reader has no known length.
         ReaderError: A reader has no samples (while iterating).
     """
 

@@ -47,11 +47,11 @@ _LIKELY_SEEDS = {0, 1, 42, 123, 1234, 1337}  # few choose them as sizes of windo
 class shuffle(Node[T], Lanes):
     """Shuffle the samples, within windows of `buf_size` samples or as a whole.
 
-    It reads a window, yields its samples in random order, and only then reads the next one: it
-    holds `buf_size` samples in memory, and no sample leaves its window. The order depends on
-    indices, not on samples (`orders.permutation`), so shuffles of equally long readers with the
-    same seed have the same order: `compose(shuffle(images, seed=7), shuffle(labels, seed=7))` keeps
-    the pairs.
+    Over a stream, it reads a window, yields its samples in random order, and only then reads the
+    next one: it holds `buf_size` samples in memory, and no sample leaves its window. The order
+    depends on indices, not on samples (`orders.permutation`), so shuffles of equally long readers
+    with the same seed have the same order: `compose(shuffle(images, seed=7), shuffle(labels,
+    seed=7))` keeps the pairs.
 
     >>> list(shuffle(lambda: "abcdef", buf_size=3, seed=7)())
     ['a', 'c', 'b', 'e', 'd', 'f']
@@ -64,13 +64,13 @@ class shuffle(Node[T], Lanes):
     and `map` may come before it, since they leave samples in their blocks, and so may `compose`
     with readers that have the same blocks, or none.
 
-    On several hosts, each host would decode nearly every block. `lanes=8` cuts the permuted blocks
-    into eight equal parts, each of which always supplies the same range of rows in every batch, as
-    the lanes of a stream do (`read`): lane k supplies rows k * B / 8 to (k + 1) * B / 8 of
-    `batch(B)`. So a host decodes only the blocks of the rows that it feeds, and all hosts together
-    decode each block once. `lanes` is part of the plan: any number of hosts that divides it,
-    including one, gets the same sequence. `blocks` counts the blocks of all lanes, so the memory of
-    a single host does not depend on `lanes`, and each of `n` hosts holds 1 / n of them.
+    On several hosts, without lanes, each host would decode nearly every block. `lanes=8` cuts the
+    permuted blocks into eight equal parts, each of which always supplies the same range of rows in
+    every batch, as the lanes of a stream do (`read`): lane k supplies rows k * B / 8 to (k + 1) * B
+    / 8 of `batch(B)`. So a host decodes only the blocks of the rows that it feeds, and all hosts
+    together decode each block once. `lanes` is part of the plan: any number of hosts that divides
+    it, including one, gets the same sequence. `blocks` counts the blocks of all lanes, so the
+    memory of a single host does not depend on `lanes`, and each of `n` hosts holds 1 / n of them.
 
     Cost: over an indexed reader, it computes each index: it needs no memory, whatever the window
     size, and resuming is immediate. The same holds over maps of an indexed reader; a map is called
@@ -91,8 +91,8 @@ class shuffle(Node[T], Lanes):
 
     Raises:
         ValueError: `buf_size` is negative, or None although the length of `reader` is unknown; or
-            `blocks` is given with it, or for a reader whose samples do not lie in blocks; or
-            `lanes` is given without `blocks`, or does not divide them.
+            `blocks` is given together with `buf_size`, or for a reader whose samples do not lie in
+            blocks; or `lanes` is given without `blocks`, or does not divide them.
         TypeError: `buf_size` is not a whole number, or `seed` is neither an int nor a jax key.
     """
 

@@ -60,7 +60,7 @@ class map_samples(Node[T]):
 
     Threads suit NumPy, file and network calls; pure Python code needs processes, because of the
     GIL. An executor of `concurrent.futures` may be a cluster: `dask_client.get_executor()`, or
-    `jreader.workers.clusters.ray_executor()`; it is never shut down here. `fn` is sent with
+    `jreader.workers.clusters.ray_executor()`; jreader never shuts it down. `fn` is sent with
     cloudpickle. If a worker is lost, another one repeats its samples.
 
     >>> list(map_samples(str.upper, lambda: "abc", threads=2)())
@@ -88,8 +88,8 @@ class map_samples(Node[T]):
             sample alone, made from seed, epoch and the sample's number.
         seed: For `rng`: an int, or a jax key; `at_epoch` and `epochs` vary it. None draws a new
             seed for each pass, which can be resumed all the same.
-        on_error: "raise" ends the pass with the error of `fn`. "skip" drops samples for which
-            `fn` raises, and warns of them when the pass ends.
+        on_error: "raise" ends the pass with the error of `fn`. "skip" drops samples for which `fn`
+            raises, and reports them in a warning when the pass ends.
         max_errors: The maximum number of samples that "skip" may drop in a pass: without a limit, a
             bug in `fn` would give an empty epoch. A resumed pass counts from 0.
 

@@ -183,7 +183,7 @@ class FileReader(FileNode[T]):
         """Set the fields, each converted by its declared check; opens no files.
 
         Raises:
-            TypeError: A path is neither a str nor a path, or another argument is invalid.
+            TypeError: A path is neither a str nor an `os.PathLike`, or another argument is invalid.
             FileNotFoundError: A path names no file, or a folder or a pattern has none.
         """
         if "part" in declared_names(self):

@@ -162,7 +162,7 @@ class audio(Recordings):
 
     Raises:
         ModuleNotFoundError: `python -m pip install 'jreader[audio]'` is needed.
-        TypeError: A path is neither a str nor a path, or `rate` is not a whole number.
+        TypeError: A path is neither a str nor an `os.PathLike`, or `rate` is not a whole number.
         FileNotFoundError: A file does not exist, or a pattern or folder matches no file.
         ValueError: `rate` is less than 1; or, when a pass begins, files differ in their rate or
             their channels.

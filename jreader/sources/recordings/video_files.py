@@ -50,7 +50,8 @@ class video(Recordings):
 
     Raises:
         ModuleNotFoundError: `python -m pip install 'jreader[video]'` is needed.
-        TypeError: A path is neither a str nor a path, or `size` or `every` is not a whole number.
+        TypeError: A path is neither a str nor an `os.PathLike`, or `size` or `every` is not a whole
+            number.
         FileNotFoundError: A file does not exist, or a pattern or folder matches no file.
         ValueError: `size` or `every` is less than 1; or, when a pass begins, the sizes of frames
             differ, and `size` is None.

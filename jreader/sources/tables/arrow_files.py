@@ -184,7 +184,7 @@ class arrow(TableReader):
 
     Raises:
         ModuleNotFoundError: pyarrow is not installed: `python -m pip install 'jreader[arrow]'`.
-        TypeError: A path is neither a str nor a path, or columns are not names.
+        TypeError: A path is neither a str nor an `os.PathLike`, or columns are not names.
         FileNotFoundError: A file does not exist, or a pattern or folder matches no file.
         ValueError: When a pass begins: there is no such column, a column has different types in
             different files, or it has nulls (in compressed files, when the pass reaches them).

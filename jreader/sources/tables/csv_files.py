@@ -295,8 +295,8 @@ class csv(TableReader):
 
     Raises:
         ModuleNotFoundError: pyarrow is not installed: `python -m pip install 'jreader[arrow]'`.
-        TypeError: A path is neither a str nor a path, or columns, types or header have the wrong
-            form.
+        TypeError: A path is neither a str nor an `os.PathLike`, or columns, types or header have
+            the wrong form.
         FileNotFoundError: A file does not exist, or a pattern or folder matches no file.
         ValueError: The delimiter is not one ASCII character; or, when a pass begins: there is no
             such column, a file has other columns, or there are nulls; or, when it reaches the

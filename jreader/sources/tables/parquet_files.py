@@ -315,7 +315,7 @@ class parquet(TableReader):
 
     Raises:
         ModuleNotFoundError: pyarrow is not installed: `python -m pip install 'jreader[arrow]'`.
-        TypeError: A path is neither a str nor a path, or columns are not names.
+        TypeError: A path is neither a str nor an `os.PathLike`, or columns are not names.
         FileNotFoundError: A file does not exist, or a pattern or folder matches no file.
         ValueError: When a pass begins: there is no such column, a column has different types in
             different files, or has nulls (known this early for some files only; otherwise the row

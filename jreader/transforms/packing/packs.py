@@ -74,17 +74,17 @@ class pack(Node[dict[str, Any]]):
     [31, 32, 0, 0] [1, 1, 0, 0] [0, 1, 0, 0]
 
     If the lengths of all documents are known (`ragged`, token files, and ops that only select or
-    reorder their samples), all are packed at once: the number of rows and their fill are known
-    before reading, and you can look up any row by its index. Streams, and shuffled documents, are
-    packed window by window, which pads more: pack before you shuffle. Rows come in random order;
-    which documents share a row, and the order of the rows, change every epoch. Empty documents are
-    left out.
+    reorder their samples), all are packed at once: the number of rows, and the fraction of them
+    that is tokens (`Pipeline.fill`), are known before reading, and you can look up any row by its
+    index. Streams, and shuffled documents, are packed window by window, which needs more padding:
+    pack before you shuffle. Rows come in random order; which documents share a row, and the order
+    of the rows, change every epoch. Empty documents are left out.
 
     A dict as `size` gives each field its own length: all fields of a document are in the same row,
     under the same segment number. Each field has its own array of segment ids and of positions,
-    such as `inputs_segment_ids`. These rows, and rows with `documents=n`, are packed best-fit
-    decreasing: documents are sorted by the largest share of a row that one of their fields needs.
-    From epoch to epoch, documents of equal length swap places.
+    such as `inputs_segment_ids`. For these rows, and rows with `documents=n`, documents are sorted
+    by the largest share of a row that one of their fields needs, instead of by length. From epoch
+    to epoch, documents of equal length swap places.
 
     >>> from jreader import arrays
     >>> inputs = ragged([11, 12, 13, 21, 31, 32], [0, 3, 4, 6])
@@ -126,8 +126,8 @@ class pack(Node[dict[str, Any]]):
             new seed for each pass; resuming that pass restores it.
         documents: The maximum number of documents per row; None for no limit.
         begin: A token to begin each row with, in the segment of the document that follows it; or a
-            dict of tokens by field, which several fields of one length require. Fields missing from
-            the dict begin with a document if they have their own length, else with their `pad`.
+            dict of tokens by field, which is required for several fields. A field missing from the
+            dict begins with its `pad`; with a dict as `size`, it begins with a document.
         per_document: Fields with one value, or one array, per document. A row has them in
             `documents` slots: segment n is in slot n - 1, and padding follows the last one.
         truncation_side: With longer="truncate", whether to cut the ends of documents ("right") or
@@ -135,10 +135,10 @@ class pack(Node[dict[str, Any]]):
 
     Raises:
         ValueError: A number is below 1, an option is not one of those listed above, or arguments
-            conflict: with lengths by field, or with `documents`, nothing is split.
-        FeedMismatch: A document is longer than a row, fields of one length differ in length,
-            samples are not documents, no document has a token, or `pad` or `begin` does not fit
-            (when rows are requested).
+            conflict: documents cannot be split if `size` is a dict or `documents` is given.
+        FeedMismatch: A document is longer than a row, the fields of a document differ in length
+            although `size` is one number, samples are not documents, no document has a token, or
+            `pad` or `begin` does not fit (when rows are requested).
     """
 
     reader: Reader[Any]
