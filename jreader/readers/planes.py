@@ -140,7 +140,7 @@ class Plane:
         gathered = BatchGatherer(opened.columns, size)
         many = max(self.at_once // size, 1) * size
         soon = max(min(_FIRST_IN_BATCHES, self.at_once) // size, 1) * size
-        first, most = (many if opened.readings else soon), many
+        first, most = (many, many) if opened.readings else (soon, 2 * many)
         routes = map(self.rows, self._runs(done, first, most))
 
         def deal() -> Iterator[Sequence[Any]]:
