@@ -64,11 +64,11 @@ class cache(Node[T]):
     or is killed, the next one continues where the writing stopped, without reading the written
     samples again. Once all are written, a plan that you build with that path finds samples by
     index: you can shuffle it as a whole and start anywhere immediately. A folder belongs to one
-        plan. It holds columns in `.npy` files, which are mapped into memory: arrays of one shape;
-        arrays that differ in their first axis, as ragged columns; strings and bytes. Other objects
-        are pickled, so read only folders that you trust. In all passes, arrays come back read-only,
-        and Python numbers as NumPy scalars. One process writes; meanwhile, others read what is
-        written from the folder, and the rest from `reader`.
+    plan. It holds columns in `.npy` files, which are mapped into memory: arrays of one shape;
+    arrays that differ in their first axis, as ragged columns; strings and bytes. Other objects are
+    pickled, so read only folders that you trust. In all passes, arrays come back read-only, and
+    Python numbers as NumPy scalars. One process writes; meanwhile, others read what is written from
+    the folder, and the rest from `reader`.
 
     The order is the same whether the folder is empty or complete. `bucket`, `pack`, a `shuffle` of
     all samples, and a `mix` of readers of unknown length need a complete cache for their order:
