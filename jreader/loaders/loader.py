@@ -134,9 +134,9 @@ class DataLoader(Generic[Feed]):
                 Otherwise it is sent again if it has changed. The processes live as long as the
                 loader, either way.
             places: The devices, as in `set_sample_generator`.
-            feed_list: The fields: a list of names or of `jreader.data`, or a mapping from them to
-                indices or keys of a sample. Without it, feeds have the same tree structure as the
-                samples: arrays on the device, strings on the host.
+            feed_list: The fields: a list of names or of `jreader.data` objects, or a mapping from
+                either to indices or keys of a sample. Without it, feeds have the same tree
+                structure as the samples: arrays on the device, strings on the host.
             return_list: Whether feeds have lists instead of tuples, and, with a `feed_list`, are
                 lists instead of dicts.
             seed: An int, or a jax key, fixes the order of `shuffle`. None draws a new order for
@@ -202,9 +202,9 @@ class DataLoader(Generic[Feed]):
         [[1, 2], [3, 4]]
 
         Args:
-            feed_list: The fields: a list of names or of `jreader.data`, or a mapping from them to
-                indices or keys of a sample. Without it, feeds have the same tree structure as the
-                samples.
+            feed_list: The fields: a list of names or of `jreader.data` objects, or a mapping from
+                either to indices or keys of a sample. Without it, feeds have the same tree
+                structure as the samples.
             capacity: Feeds to prefetch to the devices; 0 for none.
             use_double_buffer: Whether to prefetch to the devices. False prefetches on the host, and
                 puts a feed on the devices when the loop asks for it.
@@ -225,8 +225,8 @@ class DataLoader(Generic[Feed]):
                 an error, or with `last="wrap"` the epoch starts over. A possibly endless stream
                 continues where the previous epoch ended; `firstn(reader, n)` restarts it in each
                 epoch.
-            peer_timeout: Seconds to wait for other processes of `jax.distributed`, where each reads
-                a stream; 0 for no limit.
+            peer_timeout: Seconds to wait for the other processes of `jax.distributed`, if each of
+                them reads a stream; 0 for no limit.
             tune: Whether to autotune map threads and `capacity` while training, as in
                 `Pipeline.load`.
             into: A class or function that takes the fields of each feed by keyword, as in

@@ -120,10 +120,10 @@ else:
 
 @readers.op
 class Pipeline(_Base[T]):
-    """A reader that has every op as a method, for chains that read from left to right.
+    """A reader that has the ops as methods, for chains that read from left to right.
 
     A pipeline never changes: each method returns a new one. It is a reader itself, so you can
-    iterate it, and pass it to the functions that its methods are named after.
+    iterate over it, and pass it to the functions that its methods are named after.
 
     >>> words = Pipeline(lambda: ["a", "bb", "ccc"])
     >>> list(words.map(len).filter(lambda n: n > 1).batch(2))
@@ -185,7 +185,7 @@ class Pipeline(_Base[T]):
 
     @property
     def fill(self) -> float | None:
-        """The fraction of the rows of `pack` that is tokens; None if unknown before a pass.
+        """The fraction of the places in rows of `pack` that hold tokens; None if not known yet.
 
         >>> from jreader import Pipeline, ragged
         >>> Pipeline(ragged([11, 12, 13, 21, 31, 32], [0, 3, 4, 6])).pack(4).shuffle(seed=0).fill
@@ -512,12 +512,12 @@ class Pipeline(_Base[T]):
         [[1.0, 2.0, 3.0]]
 
         Args:
-            feed_list: The fields: a list of names or of `jreader.data`, or a mapping from them to
-                indices or keys of a sample. Without it, feeds have the same tree structure as the
-                samples.
+            feed_list: The fields: a list of names or of `jreader.data` objects, or a mapping from
+                either to indices or keys of a sample. Without it, feeds have the same tree
+                structure as the samples.
             into: A class or function that takes the fields by keyword, such as a NamedTuple or a
                 dataclass (register it with jax, or decorate it with `flax.struct.dataclass`). Each
-                feed is `into(**fields)`. None for dicts.
+                feed is `into(**fields)`. None leaves feeds as they are.
             capacity: Feeds to prefetch to the devices; 0 for none.
             sharding: A Sharding, a Mesh (its only axis, or the one called "data" or "batch"), a
                 PartitionSpec over the mesh of `jax.set_mesh`, a Device, or a tree of them for the
@@ -525,18 +525,18 @@ class Pipeline(_Base[T]):
                 that stay NumPy arrays, such as strings. Wrap the sharding in
                 `jreader.devices.ContextParallel` to split sequences so that causal attention gives
                 all devices equal work.
-            pmap: True (the local devices) or a list of D devices, for feeds of [D, n / D, ...],
-                where n is the batch size.
+            pmap: True (the local devices) or a list of D devices, for feeds of shape [D, n / D,
+                ...], where n is the batch size.
             drop_last: Whether to drop a short last batch. False pads it with zeros, and every feed
                 carries a `mask`. None drops it, unless `.batch(n, drop_last=False)` made it.
-            last: What to do with a short last batch, instead of `drop_last`: "drop" or "pad" it,
-                "wrap" (fill it up with the first samples of the epoch), raise an "error", or "keep"
-                it short, on one device.
+            last: Use instead of `drop_last`. What to do with a short last batch: "drop" or "pad"
+                it, "wrap" (fill it up with the first samples of the epoch), raise an "error", or
+                "keep" it short, on one device or the host.
             steps_per_epoch: Feeds per epoch; None for all. Surplus feeds are dropped; too few are
                 an error, or with `last="wrap"` the epoch starts over. A possibly endless stream
                 continues where the previous epoch ended; `.firstn(n)` restarts it in each epoch.
-            peer_timeout: Seconds to wait for other processes of `jax.distributed`, where each reads
-                a stream; 0 for no limit.
+            peer_timeout: Seconds to wait for the other processes of `jax.distributed`, if each of
+                them reads a stream; 0 for no limit.
             resident: Whether to put all data on the devices once, and gather feeds there, like
                 `as_function`: for data that fit there, if copies from the host are slow.
             tune: Whether to autotune the threads of maps with `threads=2` or more, and `capacity`,
@@ -546,10 +546,11 @@ class Pipeline(_Base[T]):
             workers: Where to make whole batches: `Processes(n)`, another executor of
                 `concurrent.futures`, `jreader.workers.clusters.ray_executor()`, or a Dask client.
                 The workers open the sources; feeds, their order and cursors stay the same. The plan
-                must be indexed, or its samples come in lanes (`read(fn, lanes=8)`). None makes
+                must be indexed, or its samples must come in lanes (`read(fn, lanes=8)`). None makes
                 batches in this process.
-            share: A name. Jobs on one Dask cluster that give the same name to the same plan make
-                each batch once, if they are at most 64 batches apart. None: no sharing.
+            share: A name. Jobs on one Dask cluster that give the same name to the same plan share
+                batches: each is made only once, if the jobs are at most 64 batches apart. None: no
+                sharing.
             lock: The file that `pipeline.lock(path)` wrote; cursors record its name. The names and
                 sizes of the data files must match it; `pipeline.check_lock(path)` also hashes them.
                 None: no check.

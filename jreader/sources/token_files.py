@@ -101,9 +101,9 @@ class tokens(FileReader[Array], FileTable[Array]):
     stream, as nanoGPT does), and `pack` combines whole documents.
 
     The first pass with an `eos` scans the files for the ends of documents, on several threads. For
-    files of 16 MB or more, it caches these under `$XDG_CACHE_HOME` or `~/.cache`, in
-    `jreader/documents`, until the files change. At most about 300 MB of the files are resident at a
-    time.
+    files of 16 MB or more, it caches the ends that it found under `$XDG_CACHE_HOME` or `~/.cache`,
+    in `jreader/documents`, until the files change. At most about 300 MB of the files are resident
+    at a time.
 
     From remote files (`s3://`, `https://`), jreader fetches only the ranges of the documents or
     windows of a batch, and each `.idx` as a whole.
@@ -111,7 +111,7 @@ class tokens(FileReader[Array], FileTable[Array]):
     Args:
         paths: A file, a folder (its `.bin` and `.npy` files), a pattern such as
             `"data/train_*.bin"`, or a list of these. The files of a folder or pattern are sorted by
-            name. Of Megatron's two files, either one is enough, or the path without a suffix.
+            name. For Megatron, give either of its two files, or their path without a suffix.
             Documents do not continue from file to file.
         dtype: The dtype of the tokens: an integer type. Used only for flat files; the other formats
             declare it.

@@ -48,12 +48,12 @@ T = TypeVar("T")
 class cache(Node[T]):
     """Cache the samples on the first pass: in memory, or in a folder with `path`.
 
-    In memory, your code cannot change the cached samples: arrays come as read-only views, dicts,
-    lists and tuples are rebuilt (some 2 us for a dict of three fields), and other objects are
-    copied where possible. A reader that refills one array for all samples would fill the cache with
-    copies of its last contents, so the cache warns: cache `map_readers(np.copy, reader)` instead.
-    The order is cached too: a shuffle before the cache is not repeated, neither in later epochs nor
-    with `seed=None`. The seed drawn for such a shuffle is part of every position.
+    In memory, your code cannot change the cached samples: arrays come as read-only views; dicts,
+    lists and tuples are rebuilt (some 2 us for a dict of three fields); other objects are copied
+    where possible. A reader that refills one array for all samples would fill the cache with copies
+    of its last contents, so the cache warns: cache `map_readers(np.copy, reader)` instead. The
+    order is cached too: every epoch has the order of a shuffle before the cache, even with
+    `seed=None`. The seed drawn for such a shuffle is part of every position.
 
     >>> reads = []
     >>> reader = cache(lambda: reads.append("read") or "abc")
@@ -67,8 +67,8 @@ class cache(Node[T]):
     plan. It holds columns in `.npy` files, which are mapped into memory: arrays of one shape;
     arrays that differ in their first axis, as ragged columns; strings and bytes. Other objects are
     pickled, so read only folders that you trust. In all passes, arrays come back read-only, and
-    Python numbers as NumPy scalars. One process writes; meanwhile, others read what is written from
-    the folder, and the rest from `reader`.
+    Python numbers as NumPy scalars. One process writes; meanwhile, others read from the folder what
+    is already there, and the rest from `reader`.
 
     The order is the same whether the folder is empty or complete. `bucket`, `pack`, a `shuffle` of
     all samples, and a `mix` of readers of unknown length need a complete cache for their order:

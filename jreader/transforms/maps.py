@@ -201,9 +201,9 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
 
     Raises:
         TypeError: `fn` cannot be called, or `keep` is neither a str nor an `os.PathLike`.
-        ValueError: `keep` is a file, or a folder of other files; `reader` draws new numbers in each
-            pass; or, when a pass begins, the bits belong to another plan or function: the message
-            shows the line that differs.
+        ValueError: `keep` is a file, or a folder of other files; `reader` draws new random numbers
+            in each pass; or, when a pass begins, the bits belong to another plan or function: the
+            message shows the line that differs.
         DamagedData: Files in the folder were modified (when a pass begins): delete the folder.
         ReaderError: The number of samples in `reader` differs from that of the bits, or samples
             come in order of arrival.

@@ -69,13 +69,14 @@ class shuffle(Node[T], Lanes):
     every batch, as the lanes of a stream do (`read`): lane k supplies rows k * B / 8 to (k + 1) * B
     / 8 of `batch(B)`. So a host decodes only the blocks of the rows that it feeds, and all hosts
     together decode each block once. `lanes` is part of the plan: any number of hosts that divides
-    it, including one, gets the same sequence. `blocks` counts the blocks of all lanes, so the
-    memory of a single host does not depend on `lanes`, and each of `n` hosts holds 1 / n of them.
+    it, including one, gets the same sequence. `blocks` counts the blocks of all lanes, so a run on
+    one host needs the same memory whatever `lanes` is, and in a run on `n` hosts, each holds 1 / n
+    of the blocks.
 
     Cost: over an indexed reader, it computes each index: it needs no memory, whatever the window
-    size, and resuming is immediate. The same holds over maps of an indexed reader; a map is called
-    only for samples that are yielded. Over a stream, it keeps one window of samples in memory, and
-    resuming reads that window again.
+    size, and resuming is immediate; with `blocks`, it keeps those blocks in memory. The same holds
+    over maps of an indexed reader; a map is called only for samples that are yielded. Over a
+    stream, it keeps one window of samples in memory, and resuming reads that window again.
 
     Args:
         reader: Any reader.
@@ -84,7 +85,7 @@ class shuffle(Node[T], Lanes):
         seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws a
             new seed for each pass; resuming that pass restores it.
         blocks: For files that are read in blocks, how many blocks to mix at a time; `tokens`,
-            `arrayrecord` and other readers that access single samples have blocks if you pass
+            `arrayrecord` and other readers that access single samples have blocks if you pass them
             `block="4MB"`.
         lanes: The number of parts that hosts share: a divisor of `blocks`, and a multiple of every
             number of hosts that may run the plan.

@@ -59,9 +59,9 @@ class map_samples(Node[T]):
     resume without any. Fast samples are sent to workers in groups.
 
     Threads suit NumPy, file and network calls; pure Python code needs processes, because of the
-    GIL. An executor of `concurrent.futures` may be a cluster: `dask_client.get_executor()`, or
-    `jreader.workers.clusters.ray_executor()`; jreader never shuts it down. `fn` is sent with
-    cloudpickle. If a worker is lost, another one repeats its samples.
+    GIL. An executor with the interface of `concurrent.futures` may run on a cluster:
+    `dask_client.get_executor()`, or `jreader.workers.clusters.ray_executor()`; jreader never shuts
+    it down. `fn` is sent with cloudpickle. If a worker is lost, another one repeats its samples.
 
     >>> list(map_samples(str.upper, lambda: "abc", threads=2)())
     ['A', 'B', 'C']
@@ -81,8 +81,8 @@ class map_samples(Node[T]):
         executor: An executor of `concurrent.futures`, instead of threads.
         concurrency: How many tasks the executor runs at a time; 0 asks the executor.
         window: How many samples may be ahead of the consumer, in progress or waiting. None for 8
-            per worker, or up to 4096 if samples take almost no time; at most 32 MiB of samples and
-            results per worker, but never fewer than 2 samples.
+            per worker (up to 4096 if samples take almost no time), and at most 32 MiB of samples
+            and results per worker, but never fewer than 2 samples per worker.
         timeout: Seconds to wait for a sample; 0 for no limit.
         rng: Whether to call `fn(sample, rng)`, where `rng` is a `numpy.random.Generator` for that
             sample alone, made from seed, epoch and the sample's number.

@@ -73,18 +73,18 @@ class pack(Node[dict[str, Any]]):
     [11, 12, 13, 21] [1, 1, 1, 2] [0, 1, 2, 0]
     [31, 32, 0, 0] [1, 1, 0, 0] [0, 1, 0, 0]
 
-    If the lengths of all documents are known (`ragged`, token files, and ops that only select or
-    reorder their samples), all are packed at once: the number of rows, and the fraction of them
-    that is tokens (`Pipeline.fill`), are known before reading, and you can look up any row by its
-    index. Streams, and shuffled documents, are packed window by window, which needs more padding:
-    pack before you shuffle. Rows come in random order; which documents share a row, and the order
-    of the rows, change every epoch. Empty documents are left out.
+    If the lengths of all documents are known (`ragged`, token files, and ops that only select their
+    samples, or reorder them without a seed), all are packed at once: the number of rows, and the
+    fraction of their places that hold tokens (`Pipeline.fill`), are known before reading, and you
+    can look up any row by its index. Streams, and shuffled documents, are packed window by window,
+    which needs more padding: pack before you shuffle. Rows come in random order; which documents
+    share a row, and the order of the rows, change every epoch. Empty documents are left out.
 
     A dict as `size` gives each field its own length: all fields of a document are in the same row,
     under the same segment number. Each field has its own array of segment ids and of positions,
-    such as `inputs_segment_ids`. For these rows, and rows with `documents=n`, documents are sorted
-    by the largest share of a row that one of their fields needs, instead of by length. From epoch
-    to epoch, documents of equal length swap places.
+    such as `inputs_segment_ids`. For these rows, and rows with `documents=n`, packing sorts
+    documents by the largest share of a row that any of their fields needs; otherwise it sorts them
+    by length. From epoch to epoch, documents of equal length swap places.
 
     >>> from jreader import arrays
     >>> inputs = ragged([11, 12, 13, 21, 31, 32], [0, 3, 4, 6])
@@ -120,14 +120,15 @@ class pack(Node[dict[str, Any]]):
             "error", "split" them into pieces, "truncate" them to `size` tokens, or "drop" them.
         fields: The fields to pack; the others are left out. None for all.
         pad: The padding after the last document of a row: a number, or a dict of numbers by field.
-        window: The number of documents to pack together; None for all, or 4,096 if lengths are not
-            known.
+        window: The number of documents to pack together; None for all; or 4,096 if lengths are not
+            known, or documents are shuffled.
         seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws a
             new seed for each pass; resuming that pass restores it.
         documents: The maximum number of documents per row; None for no limit.
         begin: A token to begin each row with, in the segment of the document that follows it; or a
-            dict of tokens by field, which is required for several fields. A field missing from the
-            dict begins with its `pad`; with a dict as `size`, it begins with a document.
+            dict of tokens by field, which is required for several fields. In a field that is
+            missing from the dict, rows begin with its `pad`; or, if `size` is a dict, directly with
+            a document.
         per_document: Fields with one value, or one array, per document. A row has them in
             `documents` slots: segment n is in slot n - 1, and padding follows the last one.
         truncation_side: With longer="truncate", whether to cut the ends of documents ("right") or
