@@ -5,8 +5,7 @@ Otherwise it depends on the feed:
 
 * A feed that is one batch for one place has any size: the loader passes it on unchanged.
 * A feed that is split, or made from several batches, needs equal parts. The loader drops batches
-that
-  make none, and warns.
+  that make none, and warns.
 * `Pipeline.load`, whose steps have one size, drops a short last batch; if the plan says
   `batch(..., drop_last=False)`, it pads the batch.
 

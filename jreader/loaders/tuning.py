@@ -186,7 +186,7 @@ class Tuner:
             self._look()
 
     def _begin(self, seconds: float) -> None:
-        """Start a measurement of so many seconds; if resting, without a minimum of feeds."""
+        """Start a measurement of so many seconds and at least 8 feeds; 2 while settling."""
         self._until, self._least = 1e9 * seconds, 2 if seconds == _SETTLING_SECONDS else _MIN_FEEDS
         self._feeds, self._time, self._waited = 0, 0, 0
         self._spent = {each: each.spent for each in self.tunables if each.name == "threads"}

@@ -64,7 +64,7 @@ def sample_at(reader: Reader[T], index: SupportsIndex) -> T:
 
 
 def sliced(reader: Reader[Any], index: slice) -> Reader[Any]:
-    """Return the samples of a slice, found if those of `reader` are.
+    """Return the samples of a slice, found by index as those of `reader` are.
 
     >>> from jreader import Pipeline, arrays
     >>> sliced(Pipeline(arrays(range(9))).batch(2), slice(1, 3))
@@ -87,7 +87,7 @@ def sliced(reader: Reader[Any], index: slice) -> Reader[Any]:
 
 
 def listed(reader: Reader[Any], indices: Any) -> Reader[Any]:
-    """Return the samples of a list of indices, found if those of `reader` are.
+    """Return the samples of a list of indices, found by index as those of `reader` are.
 
     >>> from jreader import Pipeline, arrays
     >>> list(listed(Pipeline(arrays(range(9))).map(float), [8, 0]))

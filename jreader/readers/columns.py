@@ -126,7 +126,7 @@ class Column:
             yield from self.rows_until_error(rows[low : low + self.at_once])
 
     def rows_until_error(self, rows: Array) -> Iterable[Any]:
-        """Return these rows, gathered at once; one by one if one raises, so that it comes last."""
+        """Return these rows, gathered at once; if one raises, one by one, those before it first."""
         try:
             given: Iterable[Any] = [self.gather(rows)]
         except Exception:  # one by one, the failing row shows

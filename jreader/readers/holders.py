@@ -62,7 +62,7 @@ class Held:
         return replace(self, index=index)
 
     def within(self, length: int) -> Held:
-        """Return those with indices from 0 up to a length."""
+        """Return those with indices of at least 0, and below a length."""
         return self.taken((self.index >= 0) & (self.index < length))
 
     def strided(self, first: int, step: int = 1) -> Held:

@@ -33,7 +33,7 @@ from jreader.readers.reading_ahead import opened_for_pass
 from jreader.readers.trees import Columns, leaves, map_tree, rebuilt, zipped
 
 _ARRAYS = frozenset({Dense, ConcatArray})
-_FIRST_ROUTED, _FIRST_IN_BATCHES, _MAX_ROUTED = 256, 4096, 16384  # indices per call
+_FIRST_ROUTED, _FIRST_IN_BATCHES, _ROUTED = 256, 4096, 16384  # indices per call
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +139,7 @@ class Plane:
         opened = opened_for_pass(self.columns, in_batches=True)
         gathered = BatchGatherer(opened.columns, size)
         many = max(self.at_once // size, 1) * size
-        soon = max(min(_FIRST_IN_BATCHES, self.at_once) // size, 1) * size
+        soon = max(min(_FIRST_IN_BATCHES, self.at_once) // size, 1) * size  # the first waits for it
         first, most = (many, many) if opened.readings else (soon, 2 * many)
         routes = map(self.rows, self._runs(done, first, most))
 
@@ -211,7 +211,7 @@ class Plane:
     def at_once(self) -> int:
         """The number of indices to route per call; smaller if each gives many rows."""
         each = [each.rows_each for each in leaves(self.columns) if isinstance(each, Column)]
-        return max(_MAX_ROUTED // max(each, default=1), 1)
+        return max(_ROUTED // max(each, default=1), 1)
 
     @property
     def last_position(self) -> int:

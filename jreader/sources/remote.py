@@ -31,7 +31,7 @@ from jreader.sources.retries import (
 )
 
 _FRESH = 30.0  # seconds until a file is checked again: each pass begins by checking all
-_CHUNK = 32  # files to check at the same time
+_MAX_PENDING = 32  # files to check at the same time
 
 _SPAN = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 _REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*(::[^:/]+)*://")
@@ -135,7 +135,7 @@ def remote_states(paths: Sequence[str]) -> list[RemoteState | None]:
     now = time.monotonic()
     old = [path for path in dict.fromkeys(paths) if now - _SEEN.get(path, _NEVER)[0] > _FRESH]
     looks = [partial(_look, path, *system_of(path)) for path in old]
-    for path, state in zip(old, run_all(looks, _CHUNK), strict=True):
+    for path, state in zip(old, run_all(looks, _MAX_PENDING), strict=True):
         _SEEN[path] = now, state
     return [_SEEN[path][1] for path in paths]
 

@@ -109,8 +109,8 @@ class cache(Node[T]):
     path: str | os.PathLike[str] | None = argument(check_folder, default=None, cursor="never")
     draw: int | None = field(default=None, init=False)  # what resolves the unseeded ops below
     pinned = True
-    whole: bool = field(default=False, init=False)  # whether the folder was complete then
-    first: bool = field(default=False, init=False)  # whether to write all before reading
+    whole: bool = field(default=False, init=False)  # whether the folder was complete when made
+    first: bool = field(default=False, init=False)  # whether to write all before the first sample
     from_reader = "all"
 
     def check_arguments(self) -> dict[str, Any]:

@@ -135,7 +135,7 @@ class DiskCache(Generic[T]):
 
     @property
     def whole(self) -> bool:
-        """True if everything is written, and was verified."""
+        """True if the contents, as last read, have all samples."""
         self._writer()
         return self._contents is not None and self._contents.whole
 

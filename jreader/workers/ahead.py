@@ -160,7 +160,7 @@ class Crew(Generic[S]):
         return self.read(many)
 
     def read(self, many: int, seconds: float = inf) -> DrawnChunk[S] | None:
-        """Draw up to `many` items, fewer if they differ in size; None if the pass is over.
+        """Draw up to `many` items, fewer if large, late or at the end; None if the pass is over.
 
         Only one thread reads at a time: the one that has set `thread_reads`, or `consumer_reads`.
 

@@ -73,7 +73,7 @@ class _RayExecutor(Executor):
         return future
 
     def each_alone(self) -> list[Executor]:
-        """Return single-process executors, as many as it has; the same ones every time."""
+        """Return single-process executors, one for each worker; the same ones every time."""
         self.alone = self.alone or [_RayActor(self) for _ in range(self.workers)]
         return self.alone
 

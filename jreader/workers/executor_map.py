@@ -59,7 +59,7 @@ class Engine(NamedTuple):
 
     Attributes:
         executor: Runs the tasks; it is not shut down here.
-        learnt: The time of a task, besides its work and for each batch.
+        learnt: Measurements of earlier passes, by name (`_LEARNT`).
         share: The name that loaders use to share batches; "" if they do not.
     """
 
@@ -252,7 +252,7 @@ class ExecutorCrew(Crew[S]):
 
     def _raise_refused(self, chunk: DrawnChunk[S], error: Exception) -> NoReturn:
         if not (_is_loss(error) or isinstance(error, RuntimeError)):
-            # `Processes` raise it themselves
+            # `Processes` add a note themselves
             if _is_elsewhere(self.executor) or not hasattr(error, "__notes__"):
                 self._add_note(error, chunk)
             raise error
@@ -324,7 +324,7 @@ def workers_of(executor: Any) -> int:
 
 
 def each_alone(executor: Any) -> list[Executor]:
-    """Return an executor for each worker of one; else the executor itself, as many times."""
+    """Return one executor per worker; the executor itself, so often, if it cannot be split."""
     client = getattr(executor, "_client", None)  # Dask's
     if client is not None:
         return dask_workers(executor, client)

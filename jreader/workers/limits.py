@@ -26,7 +26,7 @@ class Limits:
         workers: The number of parallel threads, or tasks of an executor.
         window: The number of samples that may be in work or wait to be handed over.
         widest: The same for samples that take next to no time, if larger.
-        max_bytes: The size of those samples, except for two per worker.
+        max_bytes: The most bytes of those samples, except for two per worker.
         timeout: Seconds to wait for a result; 0 for no limit.
     """
 

@@ -192,7 +192,7 @@ class LoaderCrew(ThreadCrew[S]):
         Args:
             came: When the consumer came, in ns.
             left: When it leaves, in ns.
-            spent: How long it waited while an item was drawn, in ns.
+            spent: How long its item took to draw, in ns; 0 for a thread's item if not `apart`.
         """
         away: float = came - self.left_at
         if spent * _CHEAP_SHARE > away:  # noqa: PLR1730  # runs per item; `max` is a call

@@ -248,7 +248,7 @@ class MapTask:
         return results, size, first
 
     def _generators(self, fn: Any) -> tuple[Any, ...] | None:
-        """Return the global generators' state before some tasks in a worker: it takes 65 us."""
+        """Return the global generators' state before a task; None before most: it takes 65 us."""
         if not self.is_elsewhere or self.number is not None:
             return None
         done = _DONE[id(fn)] = _DONE.get(id(fn), 0) + 1

@@ -38,7 +38,7 @@ from jreader.readers.nodes import children, ops_of
 from jreader.workers.map_tasks import Failure
 
 _SMALL = 1 << 16  # bytes of a plan that every worker gets
-_MAX_ROUTED = 1024  # indices routed per call
+_ROUTED = 1024  # indices routed per call
 _PLAIN = (bool, int, float, complex)  # types that an array returns unchanged
 
 
@@ -174,7 +174,7 @@ def runs_of(
         numbered: As in `SampleRun`.
         routed: Whether workers get rows, instead of only indices.
     """
-    many = max(_MAX_ROUTED // size, 1) * size
+    many = max(_ROUTED // size, 1) * size
 
     def deal() -> Iterator[SampleRun]:
         nonlocal done

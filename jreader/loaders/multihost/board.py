@@ -303,7 +303,7 @@ def _post_to_all(why: str) -> None:
             board.leave(why)
 
 
-@atexit.register  # as early as possible: later ones may not be called
+@atexit.register  # early: what is registered before it runs after it, or never
 def _leave() -> None:
     """Wait for the others as jax would, but only some seconds after an error."""
     store = _client() if _hooks and not fork_guard.forked else None

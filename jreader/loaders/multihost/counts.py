@@ -45,7 +45,7 @@ class Counts:
 
     @property
     def over(self) -> bool:
-        """True if it is known that no further feed is on all processes."""
+        """True if no further feed will become known that all processes have."""
         return self.lacking is not None or self.gone is not None
 
     def check(self) -> None:

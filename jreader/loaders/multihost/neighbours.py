@@ -23,7 +23,11 @@ from threading import Thread
 from typing import Any
 
 _CONNECT_TIMEOUT = 3.0  # seconds
-_PROBES = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3}  # lost after 5 s
+_PROBES = {
+    "TCP_KEEPIDLE": 2,
+    "TCP_KEEPINTVL": 1,
+    "TCP_KEEPCNT": 3,
+}  # lost after 5 s, and 3 to reconnect
 _FIRST_POLL_SECONDS, _RECONNECT_SECONDS = 0.05, 0.1
 _HEARTBEAT_SECONDS = 2.0  # also between two checks of a process that is not connected
 _HEARTBEAT_TIMEOUT = 5.0  # seconds without a heartbeat, after which a process counts as lost

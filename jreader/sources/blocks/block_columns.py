@@ -51,9 +51,9 @@ class BlockColumns(Column):
             its own number (`keeping`).
         by_row: A column of the same rows that reads a single row without its block; None if there
             is none.
-        like: A tree of columns without rows, with the structure of every block's columns. If they
-            are arrays whose rows take at most 64 MB, decoded rows stay in memory. None to always
-            close blocks.
+        like: A tree of columns without rows, with the structure, dtypes and shapes of every
+            block's. If they are arrays whose rows take at most 64 MB, decoded rows stay in memory.
+            None to always close blocks.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ class KeptRows(Column):
 
     Args:
         column: The column.
-        like: A tree of arrays with the structure of its blocks.
+        like: A tree of arrays with the structure, dtypes and shapes of its blocks.
     """
 
     def __init__(self, column: BlockColumns, like: Any) -> None:

@@ -267,7 +267,7 @@ class OpenBlocks(Column):
             self._arena.free.append(held.slot)
 
     def _make_room(self, *, asked: bool) -> bool:
-        """Make room for one more block, closing another if allowed; return whether there is room.
+        """Close a block if need be; return whether one more may open: if `asked`, always.
 
         Args:
             asked: Whether it is needed now. Then an announced block may be closed: the one with the
@@ -282,7 +282,7 @@ class OpenBlocks(Column):
             elif asked and held:
                 block = min(held)[1]
                 self._close(block)
-                self._expected[block] = self._expected.pop(block)  # else it would be decoded again
+                self._expected[block] = self._expected.pop(block)  # else it would be next again
             else:
                 return asked
         return True

@@ -124,7 +124,7 @@ def kept_files(
         load: Loads a result; returns None if it is missing or incomplete.
         make: Makes a result, and writes it to the path, if there is one. For many files, it is
             called on several threads; for few, it may scan parts of one with `in_threads`.
-        least: The smallest file to cache; a smaller one is as quick to read.
+        least: The bytes of the smallest local file to cache; less is as quick to read.
     """
     keep = sum(file.size for file in files) >= _WORTH
     folder, saved = cache_folder() / kind, list[str]()

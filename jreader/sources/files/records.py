@@ -94,7 +94,7 @@ class Records(Column):
             low, many = low + len(some), min(2 * many, _CHUNK)
 
     def cuts(self, size: int) -> Array:
-        """Return runs of whole records of one file; a longer record is a run by itself."""
+        """Return the first row of each run of whole records; a longer record is a run by itself."""
         starts = list[int]()
         for file, (low, high) in enumerate(pairwise(self.starts.tolist())):
             runs = run_begins(self.offsets[low + file : high + file + 1], size)
@@ -215,7 +215,7 @@ class RecordFiles(FileReader[T], FileTable[T]):
         raise NotImplementedError(f"{type(self).__name__} must define find(self, file)")
 
     def parser(self) -> Parse[T]:
-        """Return the function that parses records, without a reference to this reader's files."""
+        """Return what parses records; it must not hold this reader, which holds its files."""
         raise NotImplementedError(f"{type(self).__name__} must define parser(self)")
 
     def opened(self) -> Records:

@@ -21,7 +21,7 @@ from jreader.sources.remote import RemoteState, forget, is_web, range_of, remote
 from jreader.sources.retries import FileReplaced, starter
 
 _PART = 1 << 25  # bytes per request: smaller ones cost more than they gain on a nearby server
-_CHUNK = 16  # parts in flight
+_MAX_PENDING = 16  # parts in flight
 _AHEAD = 1 << 26  # bytes of ranges in flight ahead of the one that is read next
 _RANGES_AHEAD = 256  # short ranges in flight
 
@@ -69,7 +69,7 @@ class RemoteFile(ByteFile):
         """
         if not is_web(self.url):
             self._check_state()
-        begin, ahead = starter(_CHUNK), 0
+        begin, ahead = starter(_MAX_PENDING), 0
         in_flight: deque[list[Future[bytes]]] = deque()
         sizes = iter([size for _, size in ranges])
         try:

@@ -226,7 +226,7 @@ class Recordings(FileReader[Any], FileTable[Any]):
         raise NotImplementedError(f"{type(self).__name__} must define measured(self, index)")
 
     def opener(self) -> Open:
-        """Return the function that opens recordings, without a reference to this reader's files."""
+        """Return what opens recordings; it must not hold this reader, which holds its files."""
         raise NotImplementedError(f"{type(self).__name__} must define opener(self)")
 
     def opened(self) -> Any:

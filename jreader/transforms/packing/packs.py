@@ -126,9 +126,9 @@ class pack(Node[dict[str, Any]]):
             new seed for each pass; resuming that pass restores it.
         documents: The maximum number of documents per row; None for no limit.
         begin: A token to begin each row with, in the segment of the document that follows it; or a
-            dict of tokens by field, which is required for several fields. In a field that is
-            missing from the dict, rows begin with its `pad`; or, if `size` is a dict, directly with
-            a document.
+            dict of tokens by field, which several fields need if `size` is one number. In a field
+            that is missing from the dict, rows begin with its `pad`; or, if `size` is a dict,
+            directly with a document.
         per_document: Fields with one value, or one array, per document. A row has them in
             `documents` slots: segment n is in slot n - 1, and padding follows the last one.
         truncation_side: With longer="truncate", whether to cut the ends of documents ("right") or

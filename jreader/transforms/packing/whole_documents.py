@@ -181,7 +181,7 @@ class WholeDocuments:
         return replace(pieces, index=row, begin=begin, end=begin + lengths[length])
 
     def _placed(self, documents: Held) -> tuple[Held, Array, Array]:
-        """Return the pieces of documents: the index of each one's length, and its place in it."""
+        """Return the pieces, the index of each one's length, and its place among equally long ones."""
         tables, pieces = self.tables, self._pieces_of(documents)
         length = tables["length"].searchsorted(pieces.end)
         place = np.empty(len(length), np.int64)
@@ -214,7 +214,7 @@ class WholeDocuments:
         return places
 
     def _order(self, variant: int) -> Array:
-        """Return the document of each rank; for few documents, the order is cached."""
+        """Return the place of each rank, cached for the latest variant; for few documents only."""
         known = self._kept
         if known is None or known[0] != variant:
             order = np.empty(len(self._sorted), np.uint32)

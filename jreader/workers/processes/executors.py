@@ -22,7 +22,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 _pools: weakref.WeakValueDictionary[tuple[object, ...], WorkerPool] = weakref.WeakValueDictionary()
-"""Pools by `init` and size."""
+"""Pools by size, `init` and `sys.path`."""
 _pools_lock = threading.RLock()  # guards them; reentrant: gc may run a user's code anywhere
 
 
@@ -87,7 +87,7 @@ class Processes(Executor):
         return task
 
     def each_alone(self) -> list[Executor]:
-        """Return single-worker executors, as many as it has; the same ones every time."""
+        """Return single-worker executors, one for each worker; the same ones every time."""
         if not self._alone:
             begins = (partial(_begin_alone, self.init, number) for number in range(self.workers))
             self._alone = [Processes(1, each) for each in begins]

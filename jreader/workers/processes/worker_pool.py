@@ -42,7 +42,7 @@ class WorkerPool:
     Args:
         size: The most workers.
         init: A function that each worker calls first with its number, or None.
-        user: The first user: the pool does not end as idle before that.
+        user: The first user, known from the start, so that the pool does not end as idle.
     """
 
     def __init__(self, size: int, init: Callable[[int], object] | None, user: object) -> None:

@@ -126,7 +126,7 @@ class Worker:
         sentinel: Becomes readable when the process ends; None before it has begun.
         receiver: Receives its frames.
         memory: The blocks that it shares.
-        ready: Whether its `init` has returned.
+        ready: Whether it has called its `init`.
         task: Its current task.
     """
 
