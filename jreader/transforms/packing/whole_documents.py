@@ -181,7 +181,7 @@ class WholeDocuments:
         return replace(pieces, index=row, begin=begin, end=begin + lengths[length])
 
     def _placed(self, documents: Held) -> tuple[Held, Array, Array]:
-        """Return the pieces, the index of each one's length, and its place among equally long ones."""
+        """Return the pieces, the index of each one's length, and its place among its equals."""
         tables, pieces = self.tables, self._pieces_of(documents)
         length = tables["length"].searchsorted(pieces.end)
         place = np.empty(len(length), np.int64)
