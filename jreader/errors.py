@@ -383,7 +383,9 @@ def _reader_of(value: Any) -> str:
     of_arrays = isinstance(value, tuple) and any(hasattr(part, "__array__") for part in parts)
     advice = {
         "Type huggingface(dataset).": type(value).__module__.partition(".")[0] == "datasets",
-        "Does the function that makes it lack a return?": value is None,
+        "Does the function that makes it lack a return? Type return before what it makes.": (
+            value is None
+        ),
         "Type parquet(path), jsonl(path), image_folder(path), ... or files(path).read(fn).": (
             isinstance(value, (str, os.PathLike))
         ),
