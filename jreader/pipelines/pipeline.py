@@ -424,9 +424,8 @@ class Pipeline(_Base[T]):
 
         Args:
             op: Takes this pipeline and the other arguments, and returns a reader. Or a Grain
-                transform: the corresponding op replaces it (`.map(fn)` for `Map`, `.map(fn,
-                    rng=True)` for `RandomMap`, `.filter`, `.flat_map`, `.batch`); all but `.batch`
-                    take the keyword arguments.
+                transform, which the corresponding op replaces: `.map(fn)`, `.map(fn, rng=True)`,
+                `.filter`, `.flat_map` or `.batch`; all but `.batch` take the keyword arguments.
             *args: Passed to `op`.
             **kwargs: Passed to `op`.
 
