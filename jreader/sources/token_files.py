@@ -101,9 +101,8 @@ class tokens(FileReader[Array], FileTable[Array]):
     stream, as nanoGPT does), and `pack` combines whole documents.
 
     The first pass with an `eos` scans the files for the ends of documents, on several threads. For
-    files of 16 MB or more, it caches the ends that it found under `$XDG_CACHE_HOME` or `~/.cache`,
-    in `jreader/documents`, until the files change. At most about 300 MB of the files are resident
-    at a time.
+    files of 16 MB or more, it caches what it found in `jreader/documents`, under `$XDG_CACHE_HOME`
+    or `~/.cache`, until the files change. At most about 300 MB of the files are resident at a time.
 
     From remote files (`s3://`, `https://`), jreader fetches only the ranges of the documents or
     windows of a batch, and each `.idx` as a whole.

@@ -83,9 +83,9 @@ class cache(Node[T]):
 
     Cost: all samples are in memory; or, with a path, on disk, mapped into memory when read. Files
     have checksums: a pickled object is verified whenever it is read; a file is verified when a pass
-    begins, at some 2 GB/s, if its modification time has changed since it was written (it may be
-    damaged, or only copied). In a new process, a cache in memory reads `reader` again; a complete
-    cache in a folder resumes immediately.
+    begins, at some 2 GB/s, if its modification time has changed since it was written (it may have
+    been damaged, or merely copied). In a new process, a cache in memory reads `reader` again; a
+    complete cache in a folder resumes immediately.
 
     Args:
         reader: Any reader that ends. With a path, it must yield the same samples in every pass:

@@ -187,11 +187,11 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
     and a `shuffle` of all samples first compute the missing bits. A run that began with missing
     bits resumes as a stream.
 
-    Cost: calls `fn` once per sample of `reader`, and keeps nothing. The length is not known before
-    a pass, and samples are not found by index. Resuming costs as much as resuming `reader`. With
-    `keep`, the folder takes 1.13 bits per sample, and is mapped into memory; finding a sample takes
-    about 0.2 us in batches, and storing its bit 1 us. A pass that resumes beyond the known bits
-    stores none, and leaves them to the next one.
+    Cost: calls `fn` once per sample of `reader`, and holds nothing in memory. The length is not
+    known before a pass, and samples cannot be looked up by index. Resuming costs as much as
+    resuming `reader`. With `keep`, the folder takes 1.13 bits per sample, and is mapped into
+    memory; finding a sample takes about 0.2 us in batches, and storing its bit 1 us. A pass that
+    resumes beyond the known bits stores none, and leaves them to the next one.
 
     Args:
         fn: Takes a sample, and returns whether to keep it.
@@ -201,9 +201,9 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
 
     Raises:
         TypeError: `fn` cannot be called, or `keep` is neither a str nor an `os.PathLike`.
-        ValueError: `keep` is a file, or a folder of other files; `reader` draws new random numbers
-            in each pass; or, when a pass begins, the bits belong to another plan or function: the
-            message shows the line that differs.
+        ValueError: `keep` is a file, or a folder with unrelated files; `reader` draws new random
+            numbers in each pass; or, when a pass begins, the bits belong to another plan or
+            function: the message shows the line that differs.
         DamagedData: Files in the folder were modified (when a pass begins): delete the folder.
         ReaderError: The number of samples in `reader` differs from that of the bits, or samples
             come in order of arrival.

@@ -80,11 +80,11 @@ _REPEATS = "all", "repeat"  # stop values that restart readers
 class mix(Adjustable[T]):
     """Mix the samples of several readers in a fixed proportion, spread evenly.
 
-    Each turn yields one sample of one reader. Turns come in blocks of 64, or of as many as the
-    rarest reader needs to get one in each. In each block, every reader has its share to within one
-    sample. The samples of each reader keep their order. The order of turns depends on seed and
-    epoch, not on samples. Shuffle the readers themselves: `mix({"web": web.shuffle(seed=0), ...},
-    seed=0)`.
+    Each turn yields one sample from one reader. Turns come in blocks of 64, or in longer ones if
+    the rarest reader would otherwise get no turn in a block. In each block, every reader has its
+    share to within one sample. The samples of each reader keep their order. The order of turns
+    depends on seed and epoch, not on samples. Shuffle the readers themselves: `mix({"web":
+    web.shuffle(seed=0), ...}, seed=0)`.
 
     >>> web, code = (lambda: "abcdefgh"), (lambda: "12345678")
     >>> "".join(mix({"web": web, "code": code}, weights={"web": 3, "code": 1}, seed=0)())

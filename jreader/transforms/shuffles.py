@@ -51,7 +51,7 @@ class shuffle(Node[T], Lanes):
     next one: it holds `buf_size` samples in memory, and no sample leaves its window. The order
     depends on indices, not on samples (`orders.permutation`), so shuffles of equally long readers
     with the same seed have the same order: `compose(shuffle(images, seed=7), shuffle(labels,
-    seed=7))` keeps the pairs.
+    seed=7))` keeps each image with its label.
 
     >>> list(shuffle(lambda: "abcdef", buf_size=3, seed=7)())
     ['a', 'c', 'b', 'e', 'd', 'f']
@@ -91,9 +91,9 @@ class shuffle(Node[T], Lanes):
             number of hosts that may run the plan.
 
     Raises:
-        ValueError: `buf_size` is negative, or None although the length of `reader` is unknown; or
-            `blocks` is given together with `buf_size`, or for a reader whose samples do not lie in
-            blocks; or `lanes` is given without `blocks`, or does not divide them.
+        ValueError: `buf_size` is negative, or None when the length of `reader` is unknown; or
+            `blocks` is given together with `buf_size`, or for a reader whose samples are not stored
+            in blocks; or `lanes` is given without `blocks`, or does not divide them.
         TypeError: `buf_size` is not a whole number, or `seed` is neither an int nor a jax key.
     """
 

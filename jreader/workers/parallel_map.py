@@ -70,7 +70,7 @@ class map_samples(Node[T]):
     True
 
     Cost: the workers, and up to `window` samples and results in memory. Resuming costs as much as
-    resuming `reader`, and calls `fn` again for samples that were not handed over yet.
+    resuming `reader`, and calls `fn` again for samples that had not yet been yielded.
 
     Args:
         fn: Takes a sample and returns one. Several threads or processes call it at once.

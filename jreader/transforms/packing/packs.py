@@ -126,9 +126,9 @@ class pack(Node[dict[str, Any]]):
             new seed for each pass; resuming that pass restores it.
         documents: The maximum number of documents per row; None for no limit.
         begin: A token to begin each row with, in the segment of the document that follows it; or a
-            dict of tokens by field, which several fields need if `size` is one number. In a field
-            that is missing from the dict, rows begin with its `pad`; or, if `size` is a dict,
-            directly with a document.
+            dict of tokens by field (required if several fields are packed and `size` is one
+            number). In a field that is missing from the dict, rows begin with its `pad`; or, if
+            `size` is a dict, directly with a document.
         per_document: Fields with one value, or one array, per document. A row has them in
             `documents` slots: segment n is in slot n - 1, and padding follows the last one.
         truncation_side: With longer="truncate", whether to cut the ends of documents ("right") or
@@ -138,7 +138,7 @@ class pack(Node[dict[str, Any]]):
         ValueError: A number is below 1, an option is not one of those listed above, or arguments
             conflict: documents cannot be split if `size` is a dict or `documents` is given.
         FeedMismatch: A document is longer than a row, the fields of a document differ in length
-            although `size` is one number, samples are not documents, no document has a token, or
+            even though `size` is one number, samples are not documents, no document has a token, or
             `pad` or `begin` does not fit (when rows are requested).
     """
 
