@@ -110,12 +110,12 @@ class tokens(FileReader[Array], FileTable[Array]):
     Args:
         paths: A file, a folder (its `.bin` and `.npy` files), a pattern such as
             `"data/train_*.bin"`, or a list of these. The files of a folder or pattern are sorted by
-            name. For Megatron, give either of its two files, or their path without a suffix.
-            Documents do not continue from file to file.
+            name. For Megatron, give either of its two files, or their path without a suffix. No
+            document spans two files.
         dtype: The dtype of the tokens: an integer type. Used only for flat files; the other formats
             declare it.
-        eos: The token that ends a document, as its last token (50256 in GPT-2); in files of llm.c,
-            it is the first token of each document. Not needed for documents of an `.idx`.
+        eos: The token that separates documents (50256 in GPT-2). It is the last token of each
+            document, or, in llm.c files, the first. Not needed if there is an `.idx`.
         store: Caches blocks of remote files on disk (`Store`).
         block: The size of blocks for `shuffle(blocks=)` over documents or their `windows`, such as
             "4MB"; None for no blocks.

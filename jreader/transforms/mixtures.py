@@ -90,8 +90,8 @@ class mix(Adjustable[T]):
     >>> "".join(mix({"web": web, "code": code}, weights={"web": 3, "code": 1}, seed=0)())
     '1abcd2ef3gh'
 
-    A mix of indexed readers is indexed: whatever its length, you can shuffle, shard and resume it,
-    and load it on several hosts, without reading it.
+    A mix of indexed readers is indexed: you can shuffle, shard and resume it, and load it on
+    several hosts, without first reading through it, however long it is.
 
     Cost: opens all readers at once, and keeps no samples. The order of turns is computed, so
     resuming finds the turn immediately, and then costs as much as resuming each reader.

@@ -59,10 +59,10 @@ class shuffle(Node[T], Lanes):
     Shuffling all samples of a file that is read in blocks (such as Parquet's row groups) would
     decode a block for nearly every sample. `shuffle(reader, seed=7, blocks=64)` permutes the
     blocks, and then the samples within each group of 64 blocks: it decodes each block once per
-    epoch, keeps little more than 64 in memory, and a position is still one number. This is the
-    block shuffle of Levanter (https://github.com/stanford-crfm/levanter). `chain`, `firstn`, `skip`
-    and `map` may come before it, since they leave samples in their blocks, and so may `compose`
-    with readers that have the same blocks, or none.
+    epoch, and keeps little more than 64 blocks in memory. The position of a pass is still a single
+    number. This is the block shuffle of Levanter (https://github.com/stanford-crfm/levanter).
+    `chain`, `firstn`, `skip` and `map` may come before it, since they leave samples in their
+    blocks, and so may `compose` with readers that have the same blocks, or none.
 
     On several hosts, without lanes, each host would decode nearly every block. `lanes=8` cuts the
     permuted blocks into eight equal parts, each of which always supplies the same range of rows in
