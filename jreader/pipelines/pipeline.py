@@ -185,7 +185,7 @@ class Pipeline(_Base[T]):
 
     @property
     def fill(self) -> float | None:
-        """The fraction of the places in rows of `pack` that hold tokens; None if not known yet.
+        """The fraction of the slots in rows of `pack` that hold tokens; None if not known yet.
 
         >>> from jreader import Pipeline, ragged
         >>> Pipeline(ragged([11, 12, 13, 21, 31, 32], [0, 3, 4, 6])).pack(4).shuffle(seed=0).fill

@@ -85,10 +85,10 @@ def _named_once(paths: list[Any]) -> list[Any]:
 class tokens(FileReader[Array], FileTable[Array]):
     """Read the documents in files of token ids, which are mapped into memory.
 
-    It reads flat files as nanoGPT writes them, those of llm.c (which have a header), the `.bin` and
-    `.idx` of Megatron, and `.npy`. Each sample is a document, an array of its tokens (a read-only
-    view of the file). The `.idx`, or the token `eos`, marks where documents begin and end; with
-    neither, each file is one document.
+    It reads flat files like nanoGPT's, llm.c files (which have a header), Megatron's pairs of
+    `.bin` and `.idx`, and `.npy` files. Each sample is a document, an array of its tokens (a
+    read-only view of the file). The `.idx`, or the token `eos`, marks where documents begin and
+    end; with neither, each file is one document.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -104,8 +104,8 @@ class tokens(FileReader[Array], FileTable[Array]):
     files of 16 MB or more, it caches what it found in `jreader/documents`, under `$XDG_CACHE_HOME`
     or `~/.cache`, until the files change. At most about 300 MB of the files are resident at a time.
 
-    From remote files (`s3://`, `https://`), jreader fetches only the ranges of the documents or
-    windows of a batch, and each `.idx` as a whole.
+    From remote files (`s3://`, `https://`), jreader fetches only the byte ranges that a batch's
+    documents or windows need, and each `.idx` as a whole.
 
     Args:
         paths: A file, a folder (its `.bin` and `.npy` files), a pattern such as

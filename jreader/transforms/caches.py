@@ -71,9 +71,9 @@ class cache(Node[T]):
     is already there, and the rest from `reader`.
 
     The order is the same whether the folder is empty or complete. `bucket`, `pack`, a `shuffle` of
-    all samples, and a `mix` of readers of unknown length need a complete cache for their order:
-    over an incomplete one, they first write what is missing, with a progress bar, or wait for the
-    process that writes it.
+    all samples, and a `mix` of readers of unknown length need a complete cache to work out their
+    order: over an incomplete one, they first write what is missing, with a progress bar, or wait
+    for the process that writes it.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:

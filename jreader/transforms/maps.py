@@ -205,8 +205,8 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
             numbers in each pass; or, when a pass begins, the bits belong to another plan or
             function: the message shows the line that differs.
         DamagedData: Files in the folder were modified (when a pass begins): delete the folder.
-        ReaderError: The number of samples in `reader` differs from that of the bits, or samples
-            come in order of arrival.
+        ReaderError: `reader` has more or fewer samples than there are stored bits, or yields them
+            in whatever order they arrive.
         OSError: The disk is full (while iterating), or the folder cannot be written.
     """
 

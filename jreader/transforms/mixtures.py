@@ -81,7 +81,7 @@ class mix(Adjustable[T]):
     """Mix the samples of several readers in a fixed proportion, spread evenly.
 
     Each turn yields one sample from one reader. Turns come in blocks of 64, or in longer ones if
-    the rarest reader would otherwise get no turn in a block. In each block, every reader has its
+    the rarest reader would otherwise get no turn in a block. In each block, every reader gets its
     share to within one sample. The samples of each reader keep their order. The order of turns
     depends on seed and epoch, not on samples. Shuffle the readers themselves: `mix({"web":
     web.shuffle(seed=0), ...}, seed=0)`.

@@ -87,8 +87,8 @@ class shuffle(Node[T], Lanes):
         blocks: For files that are read in blocks, how many blocks to mix at a time; `tokens`,
             `arrayrecord` and other readers that access single samples have blocks if you pass them
             `block="4MB"`.
-        lanes: The number of parts that hosts share: a divisor of `blocks`, and a multiple of every
-            number of hosts that may run the plan.
+        lanes: The number of parts to divide among the hosts: a divisor of `blocks`, and a multiple
+            of every number of hosts that may run the plan.
 
     Raises:
         ValueError: `buf_size` is negative, or None when the length of `reader` is unknown; or

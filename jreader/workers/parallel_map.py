@@ -94,7 +94,7 @@ class map_samples(Node[T]):
             bug in `fn` would give an empty epoch. A resumed pass counts from 0.
 
     Raises:
-        WorkerDied: Several workers died at the same sample (while iterating).
+        WorkerDied: Several workers died on the same sample (while iterating).
         TimeoutError: A sample took longer than `timeout` (while iterating).
     """
 

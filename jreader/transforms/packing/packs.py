@@ -75,7 +75,7 @@ class pack(Node[dict[str, Any]]):
 
     If the lengths of all documents are known (`ragged`, token files, and ops that only select their
     samples, or reorder them without a seed), all are packed at once: the number of rows, and the
-    fraction of their places that hold tokens (`Pipeline.fill`), are known before reading, and you
+    fraction of their slots that hold tokens (`Pipeline.fill`), are known before reading, and you
     can look up any row by its index. Streams, and shuffled documents, are packed window by window,
     which needs more padding: pack before you shuffle. Rows come in random order; which documents
     share a row, and the order of the rows, change every epoch. Empty documents are left out.
@@ -112,7 +112,7 @@ class pack(Node[dict[str, Any]]):
     Args:
         reader: Documents: arrays, or lists, of tokens; or dicts of such fields with one value (or
             one array) per token, such as tokens and their loss weights.
-        size: The tokens per row; or a dict of the tokens per row of each field to pack.
+        size: The number of tokens per row; or a dict with that number for each field to pack.
         split: "never" keeps documents whole: best-fit decreasing over the histogram of lengths.
             "always" concatenates documents, and cuts them where rows end; each piece counts as a
             separate document.
@@ -120,8 +120,8 @@ class pack(Node[dict[str, Any]]):
             "error", "split" them into pieces, "truncate" them to `size` tokens, or "drop" them.
         fields: The fields to pack; the others are left out. None for all.
         pad: The padding after the last document of a row: a number, or a dict of numbers by field.
-        window: The number of documents to pack together; None for all; or 4,096 if lengths are not
-            known, or documents are shuffled.
+        window: The number of documents to pack together; None means all, or 4,096 if lengths are
+            not known or documents are shuffled.
         seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws a
             new seed for each pass; resuming that pass restores it.
         documents: The maximum number of documents per row; None for no limit.
@@ -138,7 +138,7 @@ class pack(Node[dict[str, Any]]):
         ValueError: A number is below 1, an option is not one of those listed above, or arguments
             conflict: documents cannot be split if `size` is a dict or `documents` is given.
         FeedMismatch: A document is longer than a row, the fields of a document differ in length
-            even though `size` is one number, samples are not documents, no document has a token, or
+            even though `size` is one number, samples are not documents, all documents are empty, or
             `pad` or `begin` does not fit (when rows are requested).
     """
 
