@@ -124,7 +124,8 @@ class tokens(FileReader[Array], FileTable[Array]):
         TypeError: A path is neither a str nor an `os.PathLike`, or `eos` is not a whole number.
         ValueError: The dtype is not an integer type, `eos` is not one of its values, or `block` is
             not a size; or, when the documents are first read, a file declares another dtype.
-        FileNotFoundError: A file does not exist, or a pattern or folder matches no file.
+        FileNotFoundError: A file does not exist, a pattern matches no files, or a folder contains
+            none.
         DamagedData: When a pass begins: a file is empty, truncated, in another format (text,
             pickle, Arrow and safetensors, among others, are recognized by their first bytes or
             suffix), does not match its `.idx`, or has changed since it was first read.

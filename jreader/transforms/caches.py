@@ -98,8 +98,8 @@ class cache(Node[T]):
         ValueError: The path is a file, or a folder with unrelated files; `reader` has a different
             order in each pass; or, when a pass begins, the cache belongs to another plan: the
             message shows the line that differs.
-        DamagedData: Files of the cache were modified (when a pass begins), or an earlier version
-            wrote them (when you build it): delete the folder.
+        DamagedData: Files of the cache were modified (raised when a pass begins), or were written
+            by an earlier version of jreader (raised when you build the plan): delete the folder.
         ReaderError: All samples have to be written first, and another pass has begun to write them,
             but stalled.
         OSError: The disk is full (while iterating), or the folder cannot be written.

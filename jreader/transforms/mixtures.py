@@ -105,10 +105,10 @@ class mix(Adjustable[T]):
             readers more.
         seed: An int, or a jax key, fixes the order; `at_epoch` and `epochs` vary it. None draws a
             new seed for each pass; resuming that pass restores it.
-        stop: When to end. "first": at the turn of a reader that has no sample left. "all": when
-            every reader has ended once; those that end earlier restart with their next epoch.
-            "once": when every reader has ended; readers that have ended are skipped, so every
-            sample is yielded once. "repeat": never.
+        stop: When to end. "first": as soon as it is the turn of a reader that has no samples left.
+            "all": when every reader has ended once; those that end earlier restart with their next
+            epoch. "once": when every reader has ended; readers that have ended are skipped, so
+            every sample is yielded once. "repeat": never.
         at: New weights from a given sample of the epoch on, such as {10_000: {"web": 1, "code":
             1}}. Every reader continues where it was.
         source: The name of a field to add to dict samples: the number of the sample's reader, in

@@ -129,8 +129,9 @@ class pack(Node[dict[str, Any]]):
             dict of tokens by field (required if several fields are packed and `size` is one
             number). In a field that is missing from the dict, rows begin with its `pad`; or, if
             `size` is a dict, directly with a document.
-        per_document: Fields with one value, or one array, per document. A row has them in
-            `documents` slots: segment n is in slot n - 1, and padding follows the last one.
+        per_document: Fields with one value, or one array, per document. A row stores them in as
+            many slots as `documents` says: the value for segment n is in slot n - 1, and padding
+            follows the last one.
         truncation_side: With longer="truncate", whether to cut the ends of documents ("right") or
             their beginnings ("left").
 
