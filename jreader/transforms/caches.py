@@ -52,7 +52,7 @@ class cache(Node[T]):
     lists and tuples are rebuilt (some 2 us for a dict of three fields); other objects are copied
     where possible. A reader that refills one array for all samples would fill the cache with copies
     of its last contents, so the cache warns: cache `map_readers(np.copy, reader)` instead. The
-    order is cached too: every epoch has the order of a shuffle before the cache, even with
+    order is cached too: if you shuffle before the cache, every epoch repeats that order, even with
     `seed=None`. The seed drawn for such a shuffle is part of every position.
 
     >>> reads = []
@@ -100,8 +100,8 @@ class cache(Node[T]):
             message shows the line that differs.
         DamagedData: Files of the cache were modified (raised when a pass begins), or were written
             by an earlier version of jreader (raised when you build the plan): delete the folder.
-        ReaderError: All samples have to be written first, and another pass has begun to write them,
-            but stalled.
+        ReaderError: All samples have to be written first, and another pass started writing them and
+            has stalled.
         OSError: The disk is full (while iterating), or the folder cannot be written.
     """
 

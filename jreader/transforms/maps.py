@@ -197,7 +197,7 @@ class filter(Node[T]):  # noqa: A001  # the field's word; used as jreader.filter
         fn: Takes a sample, and returns whether to keep it.
         reader: Any reader. With `keep`, it must give the same samples in the same order in every
             pass: give its shuffles a seed.
-        keep: A folder for the bits, created if it does not exist; None to keep none.
+        keep: A folder for the bits, created if it does not exist; None to store nothing.
 
     Raises:
         TypeError: `fn` cannot be called, or `keep` is neither a str nor an `os.PathLike`.
