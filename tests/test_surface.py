@@ -303,7 +303,10 @@ class TestMistakes:
         assert keyword not in parameters
         advice = WORDS["keywords"][method][keyword]
         assert set(re.findall(r"(?<![\w.(])(\w+)=(?!=)", advice.partition("(")[0])) <= {*parameters}
-        with pytest.raises(TypeError, match=rf"{method}\(.*\.\.\.\) takes no {keyword}=: "):
+        called = rf"{method}\(.*\.\.\.\)"
+        if hasattr(Pipeline, method):
+            called = rf"Pipeline\.{method}\(\.\.\.\)"
+        with pytest.raises(TypeError, match=rf"^{called} takes no {keyword}=: "):
             call(**{keyword: 2})
 
     @pytest.mark.parametrize("name", WORDS["loader"])

@@ -185,7 +185,7 @@ class Feeds:
             feed = self._fed(sources)
         else:
             names, sources = _paths_to_leaves(tree), samples.arrays
-            feed = self.from_arrays(samples)
+            feed = self._from_tree(tree, names)
         if len(samples.arrays) == len(leaves(tree)):  # else the kind says nothing of those
             ways = _ways(samples.arrays, sources, leaves(feed), names)
             if ways is not None and (self._fields or restores(tree)):
@@ -225,21 +225,22 @@ class Feeds:
 
     def _from_first_arrays(self, batch: Any, arrays: list[Array], kind: Hashable) -> Any:
         """The same of the first batch of a kind; remembers how it is made, likewise."""
-        feed, sources = self._from_tree(batch), arrays
+        names = self.names or _paths_to_leaves(batch)
+        feed, sources = self._from_tree(batch, names), arrays
         if self._fields:
             sources = [each for (each,) in self._picked([batch], "the batch", lists=True)]
-        ways = _ways(arrays, sources, leaves(feed), self.names or _paths_to_leaves(batch))
+        ways = _ways(arrays, sources, leaves(feed), names)
         if ways is not None:
             self._remember(kind, ways)
         return feed
 
-    def _from_tree(self, batch: Any) -> Any:
+    def _from_tree(self, batch: Any, paths: Sequence[str] = ()) -> Any:
         if self._fields:
             return self._fed(values for (values,) in self._picked([batch], "the batch", lists=True))
         self.check_none(batch)
         every = leaves(batch)
         there = [leaf is not None for leaf in every]
-        homes = zip(_paths_to_leaves(batch), self._canonicals(batch), strict=True)
+        homes = zip(paths or _paths_to_leaves(batch), self._canonicals(batch), strict=True)
         fields = [FeedField(name, canonical=home) for name, home in compress(homes, there)]
         left = iter(_made(fields, compress(every, there)))
         return rebuilt(batch, (next(left) if full else None for full in there))

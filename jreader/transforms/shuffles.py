@@ -128,8 +128,8 @@ class shuffle(Node[T], Lanes):
         meant = "." if seed is not None else f": was seed={size} meant?"
         errors.warn(
             f"shuffle(reader, buf_size={size}) deals windows of {size} samples, and {so}{meant} "
-            f"Give buf_size=1000, or seed={seed or size} alone for the whole of a reader with a "
-            "length; to keep the order, leave shuffle out."
+            f"Give buf_size=1000, or seed={size if size > 1 else 0} alone for the whole of a "
+            "reader with a length; to keep the order, leave shuffle out."
         )
 
     def _check_in_blocks(self, blocks: int | None) -> None:

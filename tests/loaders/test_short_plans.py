@@ -35,8 +35,8 @@ def an_epoch_on_the_host():
 @pytest.mark.parametrize(
     ("begin", "most"),
     [  # 1,334, 1,571, 666 and 462 before some was asked only once
-        (a_plan_and_its_eight_feeds, 1_070),
-        (a_plan_and_its_first_feed, 1_120),
+        (a_plan_and_its_eight_feeds, 1_060),
+        (a_plan_and_its_first_feed, 1_110),
         (the_first_feed_of_an_epoch, 370),
         (an_epoch_on_the_host, 260),
     ],
