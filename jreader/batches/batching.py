@@ -20,7 +20,7 @@ from jreader.batches.plain_batches import batch, map_batches
 from jreader.readers import Node, Position, Reader, length
 from jreader.readers.lanes import dealt_below
 from jreader.readers.mapped_rows import mapped_rows
-from jreader.readers.nodes import declares, overriding_pass, trampoline, unwrapped
+from jreader.readers.nodes import declares, overridden_pass, trampoline, unwrapped
 from jreader.readers.seeds import seeded
 from jreader.transforms import cache, chain, interleave
 
@@ -153,8 +153,9 @@ def _op_traits(op: Node[Any]) -> tuple[str, bool]:
     """
     if len(op.input_readers) != 1:
         return "", False
-    how = op.from_reader if declares(op, "from_reader") else ""
-    return how, declares(op, "in_cursor") and op.in_cursor == "never"
+    kind = type(op)
+    how = op.from_reader if declares(kind, "from_reader") else ""
+    return how, declares(kind, "in_cursor") and op.in_cursor == "never"
 
 
 def _batching_of_samples(reader: Reader[Any]) -> Batching:
@@ -162,7 +163,7 @@ def _batching_of_samples(reader: Reader[Any]) -> Batching:
     if (op := plain_batch(reader)) is not None:
         size = op.batch_size if isinstance(op.batch_size, int) else None
         return Batching(op, size, size, whole=True, ordered=True, by_sample=True)
-    if isinstance(reader, bucket) and overriding_pass(reader) is None:
+    if isinstance(reader, bucket) and not overridden_pass(type(reader)):
         return Batching(buckets=reader, whole=True, ordered=True, by_batch=True)
     return Batching()
 
@@ -192,7 +193,7 @@ def plain_batch(reader: Reader[Any]) -> batch[Any] | None:
     """
     if not isinstance(reader, batch) or type(reader).start not in (batch.start, padded_batch.start):
         return None
-    return reader if overriding_pass(reader) is None else None
+    return None if overridden_pass(type(reader)) else reader
 
 
 def gives_batches(reader: Reader[Any]) -> bool:

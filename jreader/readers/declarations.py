@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import lru_cache, partial
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, dataclass_transform
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, dataclass_transform
 
 from jreader.errors import check_flag, check_function, check_number, check_reader
 
 K = TypeVar("K")
+F = TypeVar("F", bound=Callable[..., Any])
 
 Convert: TypeAlias = Callable[[str, Any], Any]
 """Takes an op's call, for errors, and an argument; returns the value that the op keeps."""
@@ -149,31 +150,36 @@ def op(kind: type[K]) -> type[K]:
 
 def declared(node: object) -> tuple[Field[Any], ...]:
     """Return the fields that the class of an op declares."""
-    kind: Any = type(node)
-    return _declared_by(kind)
+    return _declared_by(type(node))
 
 
 def declared_names(node: object) -> tuple[str, ...]:
     """Return the names of the fields that the class of an op declares."""
-    kind: Any = type(node)
-    return names_by(kind)
+    return names_by(type(node))
 
 
-@lru_cache(256)  # each pass calls it, several times per op
+def cached_by_class(found: F) -> F:
+    """Cache what a function finds out about classes: each pass asks, several times per op.
+
+    To mypy, `lru_cache` hides the types of arguments, and classes of ops are not hashable.
+    """
+    return cast("F", lru_cache(1024)(found))
+
+
+@cached_by_class
 def _declared_by(kind: type) -> tuple[Field[Any], ...]:
     return fields(kind) if is_dataclass(kind) else ()
 
 
-@lru_cache(256)
-def names_by(kind: Any, *, given: bool = False) -> tuple[str, ...]:
+@cached_by_class
+def names_by(kind: type, *, given: bool = False) -> tuple[str, ...]:
     """Return the names of the fields that a class declares; `given`: only those its user gives."""
     return tuple([each.name for each in _declared_by(kind) if each.init or not given])
 
 
 def in_cursor(node: object, name: str, value: Any) -> InCursor:
     """Return the effect of an argument on a run; "never", if a cursor leaves out its default."""
-    kind: Any = type(node)
-    found = _cursor_by(kind).get(name)
+    found = _cursor_by(type(node)).get(name)
     if found is None:
         return "ordering"
     cursor, default = found
@@ -182,7 +188,7 @@ def in_cursor(node: object, name: str, value: Any) -> InCursor:
     return "never" if value == default else "values" if cursor[0] == "v" else "ordering"
 
 
-@lru_cache(256)
+@cached_by_class
 def _cursor_by(kind: Any) -> dict[str, tuple[InCursor, Any]]:
     """Return the effects of fields on a run, and defaults, without those that order samples."""
     rules = {each.name: each.metadata.get("cursor", "ordering") for each in _declared_by(kind)}
@@ -204,8 +210,7 @@ def convert_fields(node: Any) -> None:
         ValueError: A number is less than its least, or a word is not one of the choices.
     """
     kept = vars(node)
-    kind: Any = type(node)
-    for name, call, default, convert in _checks_by(kind):
+    for name, call, default, convert in _checks_by(type(node)):
         value = getattr(node, name)
         if value is not None or default is not None:
             kept[name] = convert(call, value)
@@ -223,7 +228,7 @@ class _Check(NamedTuple):
     convert: Convert
 
 
-@lru_cache(256)
+@cached_by_class
 def _checks_by(kind: Any) -> tuple[_Check, ...]:
     """Return the checks of the fields that a user gives."""
     given = [each for each in _declared_by(kind) if each.init]

@@ -30,7 +30,7 @@ from jreader.readers.nodes import (
     arguments,
     length,
     ops_of,
-    overriding_pass,
+    overridden_pass,
     readers_below,
     sources_first,
 )
@@ -204,8 +204,8 @@ def fingerprint(
 def _inside_pipelines(reader: Reader[Any]) -> Reader[Any]:
     """Return the reader inside pipelines, which have no lines, but not inside users' subclasses."""
     while isinstance(reader, Node) and (inner := reader.wrapped()) is not None:
-        kind: Any = type(reader)
-        if names_by(kind, given=True) != ("reader",) or overriding_pass(reader) is not None:
+        kind = type(reader)
+        if names_by(kind, given=True) != ("reader",) or overridden_pass(kind):
             break
         reader = inner
     return reader
@@ -228,7 +228,7 @@ def changeable(reader: Reader[Any], *, held: bool = False) -> Adjustable[Any] | 
         reader: The plan.
         held: Whether to include an op whose samples ops above read in order, and hold.
     """
-    while isinstance(reader, Node) and overriding_pass(reader) is None:
+    while isinstance(reader, Node) and not overridden_pass(type(reader)):
         if isinstance(reader, Adjustable):
             return reader
         if len(reader.input_readers) != 1:
@@ -355,7 +355,7 @@ class _PlanNode:
     ) -> None:
         self.drawn, self.reader, self.counted, self.placed = drawn, reader, counted, placed
         self.plane = None if placed else indexed(drawn)
-        self.own = overriding_pass(reader) is not None
+        self.own = bool(overridden_pass(type(reader)))
 
     def below(self) -> list[_PlanNode]:
         """Return the readers that it reads."""
@@ -517,7 +517,7 @@ def _some_files(folder: Node[Any]) -> str:
 
 def _function_lines(fact: _Fact, node: Node[Any]) -> Iterator[str]:
     """Yield the lines of an op's functions, and of objects that may order or count samples."""
-    if overriding_pass(node) is not None:
+    if overridden_pass(type(node)):
         yield hashed(node, fact.hidden)  # with all of its state
     orders = not fact.holds_rows and node.in_cursor != "never"
     for _, value, parts in fact.arguments:

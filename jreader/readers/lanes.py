@@ -10,12 +10,11 @@ in turn.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from jreader.readers.declarations import names_by
+from jreader.readers.declarations import cached_by_class, names_by
 from jreader.readers.mapped_rows import mapped_rows
 from jreader.readers.nodes import Node, Reader, plane_of
 from jreader.readers.rewriting import in_epoch_of, rewritten
@@ -47,7 +46,7 @@ class Lanes:
         raise NotImplementedError
 
 
-@lru_cache(256)
+@cached_by_class
 def joins_lanes(kind: Any) -> bool:
     """Return whether ops of a class look at the samples of all lanes, so that lanes end below them.
 
@@ -74,15 +73,14 @@ def dealt_below(reader: Reader[Any]) -> Lanes | None:
     while isinstance(reader, Node):
         if isinstance(reader, Lanes) and (reader.lanes > 1 or not reader.owned):
             return reader if reader.lane is None and (reader.owned or not selected) else None
-        kind: Any = type(reader)
-        if reader.pinned or _ends_lanes(kind) or len(ups := reader.input_readers) != 1:
+        if reader.pinned or _ends_lanes(type(reader)) or len(ups := reader.input_readers) != 1:
             return None
-        selected += joins_lanes(kind)
+        selected += joins_lanes(type(reader))
         (reader,) = ups
     return None
 
 
-@lru_cache(256)
+@cached_by_class
 def _ends_lanes(kind: Any) -> bool:
     """Return whether ops of a class also end the ownership of blocks: all but those that select."""
     return joins_lanes(kind) and kind.moves != "rows"

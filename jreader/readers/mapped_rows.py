@@ -112,7 +112,9 @@ def lookup_of(reader: Reader[T]) -> Callable[[int], T] | None:
     plane = plane_of(reader)
     if plane is not None:
         return plane.nth
-    found = reader.lookup() if isinstance(reader, Node) and declares(reader, "lookup") else None
+    found = (
+        reader.lookup() if isinstance(reader, Node) and declares(type(reader), "lookup") else None
+    )
     if found is None and (mapped := maps_last(reader)) is not None:
         return lookup_of(mapped)
     return found

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeAli
 from jreader.errors import place_of_caller
 from jreader.hints import check_keywords
 from jreader.readers.declarations import (
+    cached_by_class,
     convert_fields,
     declared,
     declared_names,
     names_by,
-    set_fields,
 )
 from jreader.readers.messages import described
 from jreader.readers.overrides import stands_for
@@ -76,14 +76,16 @@ class Node(Generic[T]):
         if kwargs:
             check_keywords(cls.__name__, cls.__init__, kwargs)
         self = super().__new__(cls)
-        set_fields(self, made_at=place_of_caller())  # errors name the user's line
+        vars(self)["made_at"] = place_of_caller()  # errors name the user's line
         return self
 
     def __post_init__(self) -> None:
         """Check and convert the arguments (`declarations`)."""
         convert_fields(self)
-        set_fields(self, **self.check_arguments())
-        vars(self).pop("input_readers", None)  # cached before a field changed
+        kept = vars(self)
+        kept.update(self.check_arguments())
+        for name in ("input_readers", "chained_by"):  # cached before a field changed
+            kept.pop(name, None)
 
     def check_arguments(self) -> Mapping[str, Any]:
         """Raise if arguments do not fit each other; return the fields that change.
@@ -153,16 +155,14 @@ class Node(Generic[T]):
 
     def resolved(self, draws: Draws) -> Mapping[str, Any]:
         """Return the fields that a pass fills with numbers it draws, such as a missing seed."""
-        kind: Any = type(self)
-        missing = "seed" in names_by(kind) and getattr(self, "seed", 0) is None
+        missing = "seed" in names_by(type(self)) and getattr(self, "seed", 0) is None
         return {"seed": draws.seed()} if missing else {}
 
     @cached_property
     def input_readers(self) -> tuple[Reader[Any], ...]:
         """The readers below: all ops in its fields, and the values of `reader` and `readers`."""
         found: list[Reader[Any]] = []
-        kind: Any = type(self)
-        for name in names_by(kind):
+        for name in names_by(type(self)):
             value = getattr(self, name, ())  # a subclass with its own `__init__` may set none
             if name in ("reader", "readers"):
                 found += value if isinstance(value, tuple) else (value,)
@@ -171,6 +171,20 @@ class Node(Generic[T]):
             elif isinstance(value, tuple):
                 found += [part for part in value if isinstance(part, Node)]
         return tuple(found)
+
+    @cached_property
+    def chained_by(self) -> str:
+        """The field that holds the only op that it reads; "" if it reads none, or several."""
+        found = ""
+        for name in names_by(type(self)):
+            value = getattr(self, name, None)
+            if isinstance(value, Node):
+                if found:
+                    return ""
+                found = name
+            elif isinstance(value, tuple) and any(isinstance(each, Node) for each in value):
+                return ""
+        return found
 
     def changed(self, new: Mapping[str, Any]) -> Self:
         """Return a copy with other values of some fields; the op itself if none differs.
@@ -232,10 +246,10 @@ class Node(Generic[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the arguments, but not what a pass has cached, such as open files."""
-        kept = {name: getattr(self, name) for name in field_names(self)}
         if "__dataclass_fields__" not in vars(type(self)):  # not a dataclass: its attributes count
-            kept |= {name: value for name, value in vars(self).items() if not _gathered(self, name)}
-        return kept | {"made_at": self.made_at}
+            return {name: value for name, value in vars(self).items() if not _gathered(self, name)}
+        kept = (*names_by(type(self)), "made_at")
+        return {name: value for name, value in vars(self).items() if name in kept}
 
     def __repr__(self) -> str:
         """Return the plan as it was written."""
@@ -276,7 +290,7 @@ def without_ids(parts: Iterable[T], left_out: list[int]) -> Iterator[T]:
 
 def field_names(node: Node[Any]) -> tuple[str, ...]:
     """Return the names of the set fields: a subclass with its own `__init__` may set none."""
-    names = declared_names(node)
+    names = names_by(type(node))
     if all(map(hasattr, repeat(node), names)):
         return names
     return tuple(name for name in names if hasattr(node, name))
@@ -289,8 +303,7 @@ def _gathered(node: Node[Any], name: str) -> bool:
 
 def arguments(node: Node[Any]) -> list[tuple[str, Any]]:
     """Return the fields that the user of an op gives, and their values."""
-    kind: Any = type(node)
-    names = tuple(filter(partial(hasattr, node), names_by(kind, given=True)))
+    names = tuple(filter(partial(hasattr, node), names_by(type(node), given=True)))
     return list(zip(names, map(getattr, repeat(node), names), strict=True))
 
 
@@ -305,16 +318,12 @@ def _is_default(field: Field[Any], value: object) -> bool:
     return field.default is not MISSING and value is field.default
 
 
-def overriding_pass(reader: Reader[T]) -> Callable[[], Iterable[T]] | None:
-    """Return the `__iter__` or `__call__` that a subclass overrides without `start`; else None."""
-    kind = type(reader)
-    if not isinstance(reader, Node) or "start" in vars(kind):  # most ops: return without a call
-        return None
-    if stands_for(kind, "start", "__call__", "__iter__"):
-        return None
-    name = "__iter__" if stands_for(kind, "__iter__", "__call__") else "__call__"
-    own: Callable[[], Iterable[T]] = getattr(reader, name)
-    return own
+@cached_by_class
+def overridden_pass(kind: type) -> Literal["", "__iter__", "__call__"]:
+    """Return the method by which a subclass overrides the pass of an op without `start`, or ""."""
+    if not issubclass(kind, Node) or stands_for(kind, "start", "__call__", "__iter__"):
+        return ""
+    return "__iter__" if stands_for(kind, "__iter__", "__call__") else "__call__"
 
 
 def with_reader(node: Node[Any], reader: Reader[Any]) -> Node[Any]:
@@ -328,19 +337,17 @@ def with_reader(node: Node[Any], reader: Reader[Any]) -> Node[Any]:
     raise TypeError(f"{node!r} has no field that holds its reader")
 
 
-def declares(reader: Node[Any], name: str) -> bool:
-    """Return whether a class attribute or method holds: no subclass overrides only the pass."""
-    kind = type(reader)
-    return name in vars(kind) or stands_for(kind, name, "start", "__call__", "__iter__")
+@cached_by_class
+def declares(kind: type, name: str) -> bool:
+    """Return whether an attribute or method of ops holds: no subclass overrides only the pass."""
+    return stands_for(kind, name, "start", "__call__", "__iter__")
 
 
 def plane_of(reader: Reader[Any]) -> Plane | None:
     """Return the plane of a reader, as `planes.indexed` returns it; else None."""
-    if not isinstance(reader, Node):
-        return None
-    kind = type(reader)
-    kept = "plane" in vars(kind) or stands_for(kind, "plane", "start", "__call__", "__iter__")
-    return reader.plane() if kept else None
+    if isinstance(reader, Node) and declares(type(reader), "plane"):
+        return reader.plane()
+    return None
 
 
 def children(node: Node[Any]) -> Iterator[Node[Any]]:
@@ -417,7 +424,7 @@ def trampoline(walk: Callable[[Any], Generator[Iterable[Any], list[T], T]], top:
 
 def unwrapped(reader: Reader[T]) -> Reader[T]:
     """Return the reader inside pipelines, which only add methods to it."""
-    while isinstance(reader, Node) and declares(reader, "wrapped"):
+    while isinstance(reader, Node) and declares(type(reader), "wrapped"):
         inner: Reader[T] | None = reader.wrapped()
         if inner is None:
             break
@@ -442,10 +449,10 @@ def origin(reader: Reader[Any], *how: str) -> Reader[Any]:
     >>> origin(firstn(batch(lambda: "abc", 2), 1), "all", "some")
     batch(<lambda>, batch_size=2)
     """
-    while (
-        isinstance(reader, Node) and reader.from_reader in how and declares(reader, "from_reader")
-    ):
-        (reader,) = (getattr(reader, name) for name in field_names(reader) if name == "reader")
+    while isinstance(reader, Node) and reader.from_reader in how:
+        if not declares(type(reader), "from_reader"):
+            break
+        reader = vars(reader)["reader"]
     return reader
 
 
@@ -468,10 +475,8 @@ def length(reader: Reader[Any]) -> int | None:
     >>> length(firstn(range(10).__iter__, 3)) is None, length(lambda: "abc") is None
     (True, True)
     """
-    if isinstance(reader, Node):
-        kind = type(reader)
-        if "length" in vars(kind) or stands_for(kind, "length", "__len__"):
-            return reader.length()
+    if isinstance(reader, Node) and stands_for(type(reader), "length", "__len__"):
+        return reader.length()
     if isinstance(reader, type):  # its `__len__` is that of its instances
         return None
     try:

@@ -7,7 +7,10 @@ whether to use them, for data sets, samplers and ops.
 
 from __future__ import annotations
 
+from jreader.readers.declarations import cached_by_class
 
+
+@cached_by_class
 def stands_for(kind: type, short: str, *spelled: str) -> bool:
     """Return whether `short` is defined in the class that defines `spelled`, or in a subclass.
 

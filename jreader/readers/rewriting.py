@@ -49,7 +49,7 @@ def _rewriting(
         if reader.pinned and not pinned:
             reader = reader.changed(new)
             break
-        name = _chained_by(reader)
+        name = reader.chained_by
         if not name:
             reader = yield from parts_changed(reader, new)
             break
@@ -59,20 +59,6 @@ def _rewriting(
         new[name] = reader
         reader = node.changed(new)
     return reader
-
-
-def _chained_by(node: Node[Any]) -> str:
-    """Return the field that holds the only op that an op reads; "" if it reads none, or several."""
-    found = ""
-    for name in field_names(node):
-        value = getattr(node, name)
-        if isinstance(value, Node):
-            if found:
-                return ""
-            found = name
-        elif isinstance(value, tuple) and any(isinstance(each, Node) for each in value):
-            return ""
-    return found
 
 
 def parts_changed(
@@ -96,8 +82,7 @@ def parts_changed(
 
 def in_epoch_of(node: Node[Any], epoch: Any) -> dict[str, Any]:
     """Return the fields that change if an op is in another epoch; none if it has no epoch."""
-    kind: Any = type(node)
-    before = getattr(node, "epoch", None) if "epoch" in names_by(kind) else None
+    before = getattr(node, "epoch", None) if "epoch" in names_by(type(node)) else None
     return {} if before is None else {"epoch": _folded(before, epoch)}
 
 

@@ -88,9 +88,8 @@ def seeded(reader: Reader[T], drawn: Position) -> Reader[T]:
 def lacks_seed(reader: Reader[Any]) -> bool:
     """Return whether a seed is missing, so that each pass draws one (`Draws`)."""
     for op in ops_of(reader, pinned=False):
-        kind: Any = type(op)
-        may = "seed" in names_by(kind) or kind.resolved is not Node.resolved
-        if may and op.resolved(Draws(0, keep=False)):
+        may = "seed" in names_by(type(op)) and getattr(op, "seed", 0) is None
+        if (may or type(op).resolved is not Node.resolved) and op.resolved(Draws(0, keep=False)):
             return True
     return False
 

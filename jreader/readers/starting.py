@@ -18,7 +18,7 @@ from jreader.readers.nodes import (
     Reader,
     declares,
     field_value,
-    overriding_pass,
+    overridden_pass,
     plane_of,
     unit_of,
     unwrapped,
@@ -59,10 +59,8 @@ def start(reader: Reader[T], at: Position = None) -> Pass[T]:
 
 def items_of(reader: Node[T]) -> Iterator[T]:
     """Return the items of a pass over an op, from `start` or from a subclass's `__iter__`."""
-    own = overriding_pass(reader)
-    if own is None or own.__name__ == "__call__":  # called through `super()`
-        return native(reader)
-    return iter(own())
+    own = getattr(reader, overridden_pass(type(reader)) or "__call__")
+    return native(reader) if own.__name__ == "__call__" else iter(own())  # through `super()`
 
 
 def native(reader: Node[T]) -> Iterator[T]:
@@ -93,7 +91,7 @@ def in_batches(reader: Reader[T], size: int, at: Position) -> Pass[Sequence[T]] 
     reader = unwrapped(plan_at(reader, at))
     if not isinstance(reader, Node):
         return None
-    kind = type(reader) if declares(reader, "batches") else Node
+    kind = type(reader) if declares(type(reader), "batches") else Node
     up = kind.batches(reader, size, at)
     return None if up is None else _watched(reader, up)
 
@@ -138,9 +136,8 @@ def _begin(reader: Reader[T], at: Position, *, inherited: bool = False) -> Pass[
         return _drawn(reader, at, inherited=inherited)
     if (together := in_turn(reader)) is not None:
         return _begin(together, at, inherited=inherited)
-    own = None if inherited else overriding_pass(reader)
-    if own is not None:
-        return _watched(reader, replayed(own, at))
+    if not inherited and (own := overridden_pass(type(reader))):
+        return _watched(reader, replayed(getattr(reader, own), at))
     if (mapped := mapped_last(reader, at)) is not reader:
         return _begin(mapped, at)
     try:

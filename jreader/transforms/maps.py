@@ -404,6 +404,6 @@ def _without_maps(asked: tuple[Any, bool]) -> Generator[Any, Any, Any]:
 
 def _is_map(node: Node[Any], keys: bool) -> bool:
     """Return whether an op makes one sample of each; with `keys`, also the keys of random maps."""
-    one_for_one = declares(node, "in_cursor") and node.in_cursor == "never"
+    one_for_one = declares(type(node), "in_cursor") and node.in_cursor == "never"
     one_for_one = one_for_one and getattr(node, "on_error", "raise") == "raise"
     return (one_for_one or (keys and isinstance(node, keyed))) and len(node.input_readers) == 1

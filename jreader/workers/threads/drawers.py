@@ -25,7 +25,7 @@ import numpy as np
 from jreader.errors import begun_at, place_of_caller
 from jreader.readers import Node, Pass, Reader
 from jreader.readers.exits_and_forks import ForkGuard, resolve_future, stop_at_exit
-from jreader.readers.nodes import arguments, overriding_pass, readers_below, sources_first
+from jreader.readers.nodes import arguments, overridden_pass, readers_below, sources_first
 
 T = TypeVar("T")
 
@@ -246,7 +246,7 @@ def _reads_users_code(reader: Reader[Any]) -> bool:
     """Return whether a reader itself, without those below, is or holds users' code."""
     if not isinstance(reader, Node):
         return True  # a function that is a source
-    if overriding_pass(reader) is not None or not _is_known(type(reader)):
+    if overridden_pass(type(reader)) or not _is_known(type(reader)):
         return True
     seen = set(map(id, reader.input_readers))
     return any(map(_is_users, map(itemgetter(1), arguments(reader)), repeat(seen)))
