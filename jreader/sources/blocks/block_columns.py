@@ -7,10 +7,9 @@ order of their first use before they are needed (`open_blocks`).
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,10 +19,7 @@ from jreader.readers.joined_columns import alike, concat_columns
 from jreader.readers.messages import described
 from jreader.readers.trees import leaves, map_tree
 from jreader.sources.blocks.decoded_blocks import Decoded
-from jreader.sources.blocks.kept_rows import KeptRows
 from jreader.sources.blocks.open_blocks import OpenBlocks
-
-_KEPT = 64 << 20  # bytes of all rows, if they may stay in memory
 
 
 class BlockColumns(Column):
@@ -51,9 +47,6 @@ class BlockColumns(Column):
             its own number (`keeping`).
         by_row: A column of the same rows that reads a single row without its block; None if there
             is none.
-        like: A tree of columns without rows, with the structure, dtypes and shapes of every
-            block's. If they are arrays whose rows take at most 64 MB, decoded rows stay in memory.
-            None to always close blocks.
     """
 
     def __init__(
@@ -65,7 +58,6 @@ class BlockColumns(Column):
         name: str = "",
         open_blocks: int | None = None,
         by_row: Column | None = None,
-        like: Any = None,
     ) -> None:
         self.block_starts: Array = np.asarray(starts, np.int64)
         """The row where each block begins."""
@@ -75,8 +67,7 @@ class BlockColumns(Column):
         """The number of rows in each block."""
         even = self.sizes[:1].max(initial=0)
         self._even = int(even) if len(self.sizes) and (self.sizes[:-1] == even).all() else 0
-        self._decode, self._like = decode, like
-        self._kept = like is not None and _is_small(like, self.rows)
+        self._decode = decode
         self._for_orders: dict[int, BlockColumns] = {}
         self._open: tuple[int, OpenBlocks] | None = None
 
@@ -89,7 +80,6 @@ class BlockColumns(Column):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without open blocks."""
         more: Any = {"name": self.name, "open_blocks": self.open_blocks, "by_row": self.by_row}
-        more["like"] = self._like
         return partial(BlockColumns, **more), (self.block_starts, self.rows, self._decode)
 
     def blocks_of(self, rows: Array) -> Array:
@@ -113,13 +103,11 @@ class BlockColumns(Column):
         return Decoded(given, int(self.sizes[block]), f"block {block} of {self}")
 
     def tree(self, block: int) -> Any:
-        """Return the columns of a block, from memory or newly decoded."""
-        return self._rows.block(block) if self._kept else self.decoded(block).tree
+        """Return the columns of a block, newly decoded."""
+        return self.decoded(block).tree
 
     def keeping(self, open_blocks: int) -> BlockColumns:
         """Return the column with so many blocks open at a time; cached by number."""
-        if self._kept:
-            return self
         open_blocks = min(open_blocks, len(self.block_starts))
         if open_blocks not in self._for_orders:
             made, given = self.__reduce__()
@@ -154,10 +142,6 @@ class BlockColumns(Column):
             by_row=concat_columns(by_row) if len(by_row) == len(columns) else None,
         )
 
-    @cached_property
-    def _rows(self) -> KeptRows:
-        return KeptRows(self, self._like)
-
     def announce(self, blocks: Sequence[int], *, first: bool) -> None:
         """Announce the next blocks to `decode`, if it has a method `announce`.
 
@@ -171,8 +155,6 @@ class BlockColumns(Column):
 
     def reading(self, *, in_batches: bool = True) -> Column:
         """Return the same rows for one pass, which announces them and closes the column."""
-        if self._kept:
-            return self._rows
         return OpenBlocks(self, ahead=True, in_batches=in_batches)
 
     def held(self, low: int, _high: int) -> Any:
@@ -212,21 +194,10 @@ class BlockColumns(Column):
         """Return the column for rows outside of passes: blocks that stay open, or single rows."""
         if self.by_row is not None:
             return self.by_row
-        if self._kept:
-            return self._rows
         process = os.getpid()
         if self._open is None or self._open[0] != process:  # the forking process may hold a lock
             self._open = process, OpenBlocks(self, ahead=False, in_batches=False)
         return self._open[1]
-
-
-def _is_small(tree: Any, rows: int) -> bool:
-    """Return whether so many rows of these columns are arrays of few bytes."""
-    columns = leaves(tree)
-    if not all(isinstance(column, np.ndarray) and not column.dtype.hasobject for column in columns):
-        return False
-    size: int = sum(column.itemsize * math.prod(column.shape[1:]) for column in columns)
-    return rows * size <= _KEPT
 
 
 def keeping(columns: Any, blocks: int) -> Any:

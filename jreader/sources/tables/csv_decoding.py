@@ -50,12 +50,12 @@ class Block(NamedTuple):
 
     Attributes:
         begin: The byte where they begin in the unpacked file.
-        data: Their bytes.
+        data: Their bytes, or a view of them.
         wrong: Why the record cannot be read, if that is known.
     """
 
     begin: int
-    data: bytes
+    data: bytes | memoryview
     wrong: str = ""
 
 
@@ -110,7 +110,8 @@ def blocks(file: ByteFile, begin: int, delimiter: str, *, packed: bool) -> Itera
         data += file.read(here, min(more, file.size - here))
         last = at + len(data) == file.size
         cuts = [0, *_cuts(data, delimiter, last=last)]
-        some = [Block(at + low, data[low:high]) for low, high in pairwise(cuts)]
+        view = memoryview(data)
+        some = [Block(at + low, view[low:high]) for low, high in pairwise(cuts)]
         at, data = at + cuts[-1], data[cuts[-1] :]
         if data and (last or len(data) > _LONGEST):
             yield [*some, Block(at, data, OPEN)]
@@ -274,7 +275,7 @@ class CsvFile:
             expected = _EXPECTED if said == OPEN else "a gzip file"
         else:
             try:
-                self._table(bad.data, types)
+                self._table(bytes(bad.data), types)
             except pyarrow().ArrowInvalid as error:
                 said = str(error)
         if value := _VALUE.search(said):
@@ -296,12 +297,13 @@ class CsvFile:
         """Decode a block up to the first unreadable record; return both."""
         if block.wrong:
             return None, block
+        data = bytes(block.data)
         try:
-            return self._part(block.data, types), None
+            return self._part(data, types), None
         except pyarrow().ArrowInvalid:
-            low, high = self._first_bad(block.data, types)
-            good = self._part(block.data[:low], types) if low else None
-            return good, Block(block.begin + low, block.data[low:high])
+            low, high = self._first_bad(data, types)
+            good = self._part(data[:low], types) if low else None
+            return good, Block(block.begin + low, data[low:high])
 
     def _part(self, data: bytes, types: Mapping[str, Any]) -> Part:
         table = self._table(data, types)

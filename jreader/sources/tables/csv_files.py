@@ -1,9 +1,10 @@
 """`csv`: read comma-separated values by record number, decoded once and cached.
 
 The column types are known only after decoding all records. So the decoded table is cached: in
-memory, or, from 16 MB on, as an Arrow file in the cache folder. That file is compressed, since
-small numbers take many bytes in Arrow, and opened again for each block, since mapped pages count as
-memory.
+memory, or, from 16 MB on, as an Arrow file in the cache folder. Numbers of at most 64 MB also stay
+in memory, as one array per column; their Arrow file saves later runs from decoding them again. Only
+larger Arrow files are compressed, since that takes a third of the time of decoding. They are opened
+again for each block, since mapped pages count as memory.
 
 A file is decoded with the types of its first records. If later records, or other files of the
 table, need wider types, it is decoded again with those: numbers cannot become text later, since 007
@@ -13,15 +14,20 @@ is 7 by then.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from jreader.errors import DamagedData, warn
-from jreader.readers import argument, op
+from jreader.readers import argument, leaves, map_tree, op
+from jreader.readers.columns import Array, Dense
+from jreader.readers.protected import read_only
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.file_readers import Paths
@@ -34,6 +40,7 @@ from jreader.sources.tables.table_files import TableBlocks, TableFile, TableRead
 from jreader.sources.transactions import new_file
 
 _INDEX_KIND = "csv"  # subfolder of the cache folder
+_KEPT = 64 << 20  # bytes of the numbers of all files that stay in memory
 
 
 class TableSummary(NamedTuple):
@@ -58,14 +65,14 @@ class TableSummary(NamedTuple):
             for name, kind in found.items():
                 self.kinds[name] = joint_kind([self.kinds[name], kind])
 
-    def add(self, table: Any, out: Any) -> None:
-        """Write a table, and record its blocks."""
+    def added(self, table: Any) -> Iterator[Any]:
+        """Record the blocks of a table; yield them."""
         for batch in table.combine_chunks().to_batches():
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
                 if column.null_count:
                     self.nulls.setdefault(name, len(self.rows))
-            out.write_batch(batch)
             self.rows.append(batch.num_rows)
+            yield batch
 
 
 class CsvTable(TableFile):
@@ -74,7 +81,7 @@ class CsvTable(TableFile):
     Args:
         file: The file.
         found: The properties of its table.
-        data: The Arrow file with the table: its path, or its bytes.
+        data: Its blocks, or the path of the Arrow file with them.
     """
 
     def __init__(self, file: CsvFile, found: TableSummary, data: Any) -> None:
@@ -84,15 +91,22 @@ class CsvTable(TableFile):
 
     @classmethod
     def made(
-        cls, file: CsvFile, bytes_of: ByteFile, known: Mapping[str, str], path: Path | None
+        cls,
+        file: CsvFile,
+        bytes_of: ByteFile,
+        known: Mapping[str, str],
+        path: Path | None,
+        most: float,
     ) -> CsvTable:
-        """Decode a file, given known column kinds; write it to `path` or keep it in memory."""
+        """Decode a file, given known column kinds; write it to `path` or keep it in memory.
+
+        Numbers of up to `most` bytes also stay in memory if they are written.
+        """
         if path is None:
-            found, out = _decoded_to(file, bytes_of, known, pyarrow().BufferOutputStream)
-            return cls(file, found, out.getvalue())
+            return cls(file, *_decoded(file, bytes_of, known, None, math.inf))
         with new_file(path, durable=True) as aside:
-            found, _ = _decoded_to(file, bytes_of, known, partial(str, aside))
-        return cls(file, found, path)
+            found, blocks = _decoded(file, bytes_of, known, aside, most)
+        return cls(file, found, blocks or path)
 
     @classmethod
     def kept(cls, file: CsvFile, path: Path) -> CsvTable | None:
@@ -122,11 +136,34 @@ class CsvTable(TableFile):
             raise DamagedData(said) if is_damaged else ValueError(said)
         if isinstance(data, Path):
             try:
-                data = pa.memory_map(str(data))
+                with pa.OSFile(str(data)) as opened:
+                    return pa.Table.from_batches([pa.ipc.open_file(opened).get_batch(number)])
             except FileNotFoundError:  # the cache folder was cleared
-                again = CsvTable.made(self.file, self.file.file, self.found.kinds, None)
+                again = CsvTable.made(self.file, self.file.file, self.found.kinds, None, 0)
                 data = self.data = again.data
-        return pa.Table.from_batches([pa.ipc.open_file(data).get_batch(number)])
+        return pa.Table.from_batches([data[number]])
+
+
+class CsvBlocks(TableBlocks):
+    """The blocks of CSV files, or, if these are few numbers, an array for each column."""
+
+    @property
+    def in_memory(self) -> bool:
+        """True if all columns are numbers, of at most 64 MB, and each record can be read."""
+        columns = leaves(self.blank(self.files[0]))
+        if any(file.found.wrong for file in self.files) or not all(map(_is_dense, columns)):
+            return False
+        size: int = sum(column.itemsize for column in columns)
+        return self.rows * size <= _KEPT
+
+    def whole(self) -> Any:
+        """Return the columns of all blocks, concatenated."""
+        return map_tree(self._concatenated, *map(self, range(max(len(self.starts), 1))))
+
+    def _concatenated(self, *parts: Array) -> Dense:
+        column = Dense(read_only(np.concatenate(parts)))
+        column.block_starts = self.starts
+        return column
 
 
 def tables(paths: Sequence[str], layout: CsvLayout, store: Store | None) -> list[CsvTable]:
@@ -167,6 +204,7 @@ def _refuse_others(file: CsvFile, first: CsvFile) -> None:
 def _kept_tables(files: Sequence[CsvFile], known: Mapping[str, str]) -> list[CsvTable]:
     """Return the tables of files with known column kinds, from the cache or decoded again."""
     of = {file.file.path: file for file in files}
+    each_byte = _KEPT / max(sum(file.file.size for file in files), 1)
 
     def name(opened: ByteFile) -> str:
         return f"{name_of(opened, of[opened.path].layout.asked(known))}.arrow"
@@ -176,7 +214,7 @@ def _kept_tables(files: Sequence[CsvFile], known: Mapping[str, str]) -> list[Csv
 
     def make(opened: ByteFile, path: Path | None) -> CsvTable:
         try:
-            return CsvTable.made(of[opened.path], opened, known, path)
+            return CsvTable.made(of[opened.path], opened, known, path, opened.size * each_byte)
         except OSError as error:
             if path is None or error.errno is None:  # the file failed, not the cache
                 raise
@@ -190,35 +228,78 @@ def _kept_tables(files: Sequence[CsvFile], known: Mapping[str, str]) -> list[Csv
     return kept_files(_INDEX_KIND, [file.file for file in files], name, load, make)
 
 
-def _decoded_to(
-    file: CsvFile, bytes_of: ByteFile, known: Mapping[str, str], sink: Callable[[], Any]
-) -> tuple[TableSummary, Any]:
-    """Decode a file into a sink; return the properties of the table, and the sink.
+def _decoded(
+    file: CsvFile, bytes_of: ByteFile, known: Mapping[str, str], path: Path | None, most: float
+) -> tuple[TableSummary, list[Any]]:
+    """Decode a file, and write it to a path; return its properties, and its blocks if they are few.
 
-    Blocks are written with the types of the first ones; if later blocks need others, all are
-    decoded again.
+    Blocks get the types of the first ones; if later blocks need others, all are decoded again.
     """
-    pa, out, parts = pyarrow(), sink(), file.parts(bytes_of, known)
-    found, first, fits = TableSummary([], {**known}, {}, None), next(parts, ([], None)), True
-    found.widen(first[0])
-    schema = file.schema(found.kinds)
-    packed = "lz4" if isinstance(out, str) and pa.Codec.is_available("lz4") else None
-    options = pa.ipc.IpcWriteOptions(compression=packed)
-    with pa.ipc.new_file(out, schema, options=options) as opened:
-        for some, bad in chain([first], parts):
-            found.widen(some)
-            fits = fits and file.schema(found.kinds) == schema
+    pa, decoding, size, kept = pyarrow(), _Decoding(file, bytes_of, known), 0, list[Any]()
+    if path is not None and not all(map(pa.types.is_primitive, decoding.schema.types)):
+        most = -1
+    blocks = decoding.blocks()
+    while size <= most and (block := next(blocks, None)) is not None:
+        kept.append(block)
+        size += block.nbytes
+    if path is not None and decoding.fits:
+        decoding.write(path, chain(kept, blocks), compressed=size > most)
+    if not decoding.fits:
+        return _decoded(file, bytes_of, decoding.found.kinds, path, most)
+    return decoding.found, kept if size <= most else []
+
+
+class _Decoding:
+    """Decodes a file to blocks with the types of the first ones.
+
+    Args:
+        file: The file.
+        bytes_of: Where to read it.
+        known: The known column kinds.
+
+    Attributes:
+        found: The properties of what was decoded.
+        schema: The column names and types of the blocks.
+        fits: Whether these types hold the values of all blocks; once they do not, `blocks` only
+            finds the kinds that do.
+    """
+
+    def __init__(self, file: CsvFile, bytes_of: ByteFile, known: Mapping[str, str]) -> None:
+        parts = file.parts(bytes_of, known)
+        self._file, first = file, next(parts, ([], None))
+        self.found, self.fits = TableSummary([], {**known}, {}, None), True
+        self.found.widen(first[0])
+        self.schema, self._parts = file.schema(self.found.kinds), chain([first], parts)
+
+    def blocks(self) -> Iterator[Any]:
+        """Decode and yield blocks; the last may be a bad record, which has a row in `found`."""
+        for some, bad in self._parts:
+            self.found.widen(some)
+            self.fits = self.fits and self._file.schema(self.found.kinds) == self.schema
             for decoded, _ in some:
-                table = of_types(decoded, schema) if fits else None
-                fits = table is not None
-                if fits:
-                    found.add(table, opened)
+                table = of_types(decoded, self.schema) if self.fits else None
+                self.fits = table is not None
+                if self.fits:
+                    yield from self.found.added(table)
             if bad is not None:
-                found = found._replace(wrong=file.wrong(bad, sum(found.rows), found.kinds))
-                found.rows.append(1)
-        blank = pa.RecordBatch.from_pylist([], schema)
-        opened.write_batch(blank, custom_metadata={"found": json.dumps(found)})
-    return (found, out) if fits else _decoded_to(file, bytes_of, found.kinds, sink)
+                wrong = self._file.wrong(bad, sum(self.found.rows), self.found.kinds)
+                self.found = self.found._replace(wrong=wrong)
+                self.found.rows.append(1)
+
+    def write(self, path: Path, blocks: Iterable[Any], *, compressed: bool) -> None:
+        """Write blocks, and what was found, as an Arrow file."""
+        pa = pyarrow()
+        packed = "lz4" if compressed and pa.Codec.is_available("lz4") else None
+        options = pa.ipc.IpcWriteOptions(compression=packed)
+        with pa.ipc.new_file(str(path), self.schema, options=options) as opened:
+            for block in blocks:
+                opened.write_batch(block)
+            blank = pa.RecordBatch.from_pylist([], self.schema)
+            opened.write_batch(blank, custom_metadata={"found": json.dumps(self.found)})
+
+
+def _is_dense(column: Any) -> bool:
+    return isinstance(column, np.ndarray) and not column.dtype.hasobject
 
 
 def _checked_delimiter(call: str, given: Any) -> str:
@@ -271,9 +352,9 @@ class csv(TableReader):
 
     The first pass decodes everything to find the types, on several threads. It caches the result in
     memory, or, for 16 MB or more, in `jreader/csv` of `$XDG_CACHE_HOME` or `~/.cache`, until the
-    files change. That folder needs about as much space as the files. Later passes and runs read
-    blocks of about a megabyte from there, with read-ahead: `shuffle(seed=0, blocks=64)` reads each
-    once per epoch. Decoded columns without text whose rows take at most 64 MB stay in memory. A
+    files change. That folder needs about as much space as the files. Decoded columns without text
+    whose rows take at most 64 MB also stay in memory. Otherwise, passes read blocks of about a
+    megabyte from there, with read-ahead: `shuffle(seed=0, blocks=64)` reads each once per epoch. A
     file whose name ends in `.gz` is one block, unpacked as a whole: keep such files small, or
     unpack them.
 
@@ -308,7 +389,6 @@ class csv(TableReader):
 
     shown_call = "csv(paths, columns, nulls, types=, delimiter=, header=)"
     suffixes = (".csv", ".csv.gz")
-    kept = True
     types: Mapping[str, Any] | None = argument(checked_types, default=None)
     delimiter: str = argument(_checked_delimiter, default=",")
     header: tuple[str, ...] | None = argument(_checked_header, default=None)
@@ -341,9 +421,9 @@ class csv(TableReader):
         layout = CsvLayout(self.delimiter, self.header, self.names, self.types or {})
         return tables(self.paths, layout, self.store)
 
-    def blocks(self, files: Any) -> TableBlocks:
+    def blocks(self, files: Any) -> CsvBlocks:
         """Return the blocks, with columns in the order of the first file."""
-        return TableBlocks(files, self.names or files[0].schema.names, self.nulls or {})
+        return CsvBlocks(files, self.names or files[0].schema.names, self.nulls or {})
 
     def shown(self) -> dict[str, Any]:
         """Return the arguments after the paths, as a user would type them."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -131,8 +131,8 @@ class TableBlocks:
         return self.columns(pyarrow().Table.from_batches([], file.schema), file)
 
     @property
-    def mapped(self) -> bool:
-        """True if all files are in memory or mapped."""
+    def in_memory(self) -> bool:
+        """True if all files are in memory or mapped: `whole` returns the columns."""
         return all(self.files[at].table is not None for at in self.filled)
 
     def whole(self) -> Any:
@@ -168,13 +168,8 @@ class TableBlocks:
 
 @op
 class TableReader(FileReader[Any], FileTable[Any]):
-    """Read the rows of table files by number.
+    """Read the rows of table files by number."""
 
-    Attributes:
-        kept: Whether decoded data stay in memory if they are small (`BlockColumns`).
-    """
-
-    kept: ClassVar[bool] = False
     paths: tuple[str, ...]
     names: tuple[str, ...] | str | None = argument(checked_names, default=None)
     nulls: Mapping[str, Any] | None = argument(checked_nulls, default=None)
@@ -204,11 +199,10 @@ class TableReader(FileReader[Any], FileTable[Any]):
         files = self.tables()
         blocks = self.blocks(files)
         blocks.check()
-        if blocks.mapped:
+        if blocks.in_memory:
             self.check_files()  # reading beyond the end of a truncated file would raise SIGBUS
             return blocks.whole()
-        like = blocks.blank(files[blocks.filled[0]]) if self.kept else None
-        return BlockColumns(blocks.starts, blocks.rows, blocks, name=repr(self), like=like)
+        return BlockColumns(blocks.starts, blocks.rows, blocks, name=repr(self))
 
 
 def columns_in(table: Any, names: Sequence[str] | str | None, nulls: Nulls) -> Any:

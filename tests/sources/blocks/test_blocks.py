@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from programs import PATIENCE
 from seen import canonical, see
 from widths import examples
 
-from jreader import DamagedData, batch, chain, shuffle
+from jreader import DamagedData, batch, chain
 from jreader.readers import indexed, length, op, start
 from jreader.sources.blocks.block_columns import BlockColumns
 from jreader.sources.columns import Table
@@ -42,10 +41,6 @@ class Blocks:
 
     def column(self, **more):
         return BlockColumns(self.starts, sum(self.sizes), self, **more)
-
-    def kept(self):
-        """The same, whose rows stay in memory."""
-        return self.column(like={"n": np.zeros(0, int), "pair": np.zeros((0, 2), np.float32)})
 
 
 @op
@@ -104,37 +99,6 @@ def test_an_error_comes_with_the_first_sample_of_its_block():
     assert next(batches).columns["n"].tolist() == [0, 1, 2]
     with pytest.raises(OSError, match="block 1 cannot be read"):
         next(batches)
-
-
-@examples(60)
-@given(uneven, st.data())
-def test_rows_that_stay_in_memory_are_those_of_blocks_with_errors_in_their_place(sizes, data):
-    """Sample by sample and in batches; a block that was decoded is not decoded again."""
-    fails = data.draw(st.frozensets(st.sampled_from(range(len(sizes))), max_size=1))
-    plain, kept = Blocks(sizes, fails), Blocks(sizes, fails)
-    columns = plain.column(), kept.kept()
-    for _ in range(3):
-        at = data.draw(st.integers(0, sum(sizes)))
-        op = data.draw(st.sampled_from([lambda plan: plan, partial(batch, batch_size=4)]))
-        order = data.draw(st.sampled_from([lambda plan: plan, partial(shuffle, seed=at)]))
-        expected, seen = (see(op(order(in_blocks(column))), at) for column in columns)
-        assert seen == expected
-    good = [block for block in kept.decoded if block not in fails]
-    assert len(good) == len({*good})
-
-
-def test_a_block_of_another_kind_than_was_announced_is_said():
-    column = Blocks([3]).column(like={"n": np.zeros(0, int), "pair": np.zeros((0, 2))})
-    with pytest.raises(DamagedData, match=r"block 0 of .* has columns of other dtypes or shapes"):
-        column.gather(np.array([1]))
-
-
-def test_chains_of_rows_that_stay_in_memory_do():
-    blocks = Blocks([2, 3])
-    both = chain(in_blocks(blocks.kept()), in_blocks(blocks.kept()))
-    for plan in (both, shuffle(both, seed=0), both):
-        assert sorted(int(sample["n"]) for sample in plan()) == sorted([*range(5), *range(5)])
-    assert sorted(blocks.decoded) == [0, 0, 1, 1]
 
 
 def test_a_block_with_other_rows_than_announced_is_said():

@@ -341,7 +341,7 @@ class TestBlocks:
     def test_each_is_decoded_once_in_order_and_where_blocks_are_shuffled(
         self, tmp_path, decoded, monkeypatch
     ):
-        monkeypatch.setattr("jreader.sources.blocks.block_columns._KEPT", 0)
+        monkeypatch.setattr("jreader.sources.tables.csv_files._KEPT", 0)
         reader = self.numbers(tmp_path)
         assert [row["n"] for row in reader()] == [*range(90)]
         many = len(decoded)
@@ -394,7 +394,28 @@ class TestKept:
             assert listed(csv(tmp_path, "t", {"t": -1})) == [-1, -1, 5]
             assert listed(csv(tmp_path / "0.csv", "n")) == [7, 1]
 
-    def test_it_is_decoded_again_where_somebody_clears_the_folder(self, tmp_path, folder):
+    @pytest.mark.parametrize("kept", [0, 100, 500])
+    def test_rows_and_orders_do_not_depend_on_what_fits_in_memory(
+        self, tmp_path, folder, monkeypatch, kept
+    ):
+        """Here also where numbers turn out to be fractions, late in a file or in another one."""
+        for number, last in enumerate([0.5, 7, 7]):
+            values = [*range(30), last]
+            write(tmp_path / f"{number}.csv", content_of("nm", [[n, -n] for n in values]))
+        plans = csv(tmp_path), shuffle(csv(tmp_path, "n"), seed=0, blocks=3)
+        expected = list(map(listed, plans))
+        for each in folder.iterdir():
+            each.unlink()
+        monkeypatch.setattr("jreader.sources.tables.csv_files._KEPT", kept)
+        for _ in range(2):
+            plans = csv(tmp_path), shuffle(csv(tmp_path, "n"), seed=0, blocks=3)
+            assert list(map(listed, plans)) == expected
+            assert [plain(n) for n in start(plans[1], 40).items] == expected[1][40:]
+
+    def test_it_is_decoded_again_where_somebody_clears_the_folder(
+        self, tmp_path, folder, monkeypatch
+    ):
+        monkeypatch.setattr("jreader.sources.tables.csv_files._KEPT", 0)
         path = write(tmp_path / "a.csv", content_of("n", [[n] for n in range(90)]))
         rows = csv(path, "n")()
         assert next(rows) == 0
