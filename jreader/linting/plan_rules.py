@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from itertools import repeat
 from types import FunctionType, GeneratorType, MethodType
-from typing import Any
+from typing import Any, TypeGuard
 
 from jreader.batches import batching, bucket, padded_batch, plain_batch
 from jreader.errors import place_of_caller
@@ -36,6 +36,8 @@ _SHORT = 64  # bytes of code: returning a value unchanged takes fewer
 
 def small_window(fed: Fed) -> Iterator[Finding]:
     """Find a shuffle in windows of less than 1 % of the data, or smaller than a batch."""
+    if not any(map(_has_window, ops_of(fed.plan))):
+        return
     for op, rows in _in_windows(fed.plan, None):
         size, many = op.buf_size or 0, known_length(op.reader)
         seen = _why_small(size, many, rows)
@@ -74,11 +76,15 @@ def _in_windows(reader: Reader[Any], rows: int | None) -> Iterator[tuple[shuffle
     left = [(reader, rows)]
     while left:
         op, rows = left.pop()
-        if isinstance(op, shuffle) and op.buf_size is not None and _is_only_order(op):
+        if _has_window(op) and _is_only_order(op):
             yield op, rows
         if isinstance(op, Node):
             rows = _rows_below(op, rows)
             left += zip(reversed(op.input_readers), repeat(rows), strict=False)
+
+
+def _has_window(op: Reader[Any]) -> TypeGuard[shuffle[Any]]:
+    return isinstance(op, shuffle) and op.buf_size is not None
 
 
 def _is_only_order(op: shuffle[Any]) -> bool:

@@ -60,7 +60,7 @@ def key(seed: Number, *path: Number) -> Key:
     """
     known, others = list[int](), list[Any]()  # ints with no array before them, and the rest
     for at, entry in enumerate((seed, *path)):
-        number = _key_number(entry, f"path[{at - 1}]", _PATH_END) if at else _key_number(entry)
+        number = _key_number(entry, at)
         (others if others or not isinstance(number, int) else known).append(number)
     state = _absorbed(tuple(known)) if known else _OPENED
     for number in others:
@@ -123,10 +123,9 @@ def random_seed(*, default: int | None = None) -> Any:
 @lru_cache(4096)
 def _absorbed(numbers: tuple[int, ...]) -> Key:
     """Return the state of the hash after some ints; read-only, since the cache shares it."""
-    state = Key(*(np.array([word], np.uint32) for word in _absorbed_words(numbers)))
-    for word in state:
-        word.flags.writeable = False
-    return state
+    words = np.array(_absorbed_words(numbers), np.uint32)
+    words.flags.writeable = False
+    return Key(words[:1], words[1:])
 
 
 @lru_cache(4096)
@@ -173,16 +172,25 @@ def _halves(number: Any) -> tuple[Any, Any]:
     return number.astype(np.uint32), (number >> 32).astype(np.uint32) if wide else np.uint32(0)
 
 
-def _key_number(value: Any, name: str = "seed", end: int = 0) -> Any:
-    """Check a number of a key: an int >= 0 (below `end`, unless that is 0) or an integer array."""
+def _key_number(value: Any, at: int) -> Any:
+    """Check a number of a key, by its place: an int >= 0, after the seed < 2**64; or an array."""
     if isinstance(value, np.generic | np.ndarray) and not value.ndim:
         value = value.item()
     if hasattr(value, "__array_namespace__"):
-        return integers(value, name)
-    needed = f"{name} is {value!r}, but a key needs whole numbers >= 0 and, after the seed, < 2**64"
+        return integers(value, _named(at))
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{needed}: type an int, or an array of integers.")
+        raise TypeError(f"{_needed(at, value)}: type an int, or an array of integers.")
     number = operator.index(value)
-    if number < 0 or 0 < end <= number:
-        raise ValueError(f"{needed}: type {number % _PATH_END}, which is {number} % 2**64.")
+    if number < 0 or (at and number >= _PATH_END):
+        instead = f"type {number % _PATH_END}, which is {number} % 2**64."
+        raise ValueError(f"{_needed(at, value)}: {instead}")
     return number
+
+
+def _named(at: int) -> str:
+    return f"path[{at - 1}]" if at else "seed"
+
+
+def _needed(at: int, value: Any) -> str:
+    so = "a key needs whole numbers >= 0 and, after the seed, < 2**64"
+    return f"{_named(at)} is {value!r}, but {so}"

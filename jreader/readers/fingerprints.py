@@ -13,7 +13,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cached_property
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
+from types import NoneType
 from typing import Any, ClassVar, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
@@ -23,7 +26,14 @@ from jreader.readers.declarations import in_cursor, names_by
 from jreader.readers.epochs import epochs
 from jreader.readers.excerpts import SAMPLED, some_bytes, spread
 from jreader.readers.growing import unwritten
-from jreader.readers.hashing import files_hash, hashed, identity, name_in_cursors, text_hash
+from jreader.readers.hashing import (
+    dtype_text,
+    files_hash,
+    hashed,
+    identity,
+    name_in_cursors,
+    text_hash,
+)
 from jreader.readers.nodes import (
     Node,
     Reader,
@@ -57,7 +67,8 @@ _ALWAYS = ("always", "in place")
 _MAX_LINES = 64  # lines of a plan; those beyond are one hash
 _MAX_MEMBER_OPS = 32  # a member with more ops is one hash of their hashes
 _MAX_TEXT = 60  # characters of a text
-_SHOWN = (bool, int, float, complex, str, bytes, range, np.generic)
+_SHOWN = (NoneType, bool, int, float, complex, str, bytes, range, np.generic)
+"""Types of values that a line shows completely."""
 _PLAIN = (np.ndarray, list, tuple, dict, set, frozenset)
 
 
@@ -203,9 +214,9 @@ def fingerprint(
 
 def _inside_pipelines(reader: Reader[Any]) -> Reader[Any]:
     """Return the reader inside pipelines, which have no lines, but not inside users' subclasses."""
-    while isinstance(reader, Node) and (inner := reader.wrapped()) is not None:
-        kind = type(reader)
-        if names_by(kind, given=True) != ("reader",) or overridden_pass(kind):
+    while isinstance(reader, Node) and type(reader).wrapped is not Node.wrapped:
+        kind, inner = type(reader), reader.wrapped()
+        if inner is None or names_by(kind, given=True) != ("reader",) or overridden_pass(kind):
             break
         reader = inner
     return reader
@@ -218,7 +229,7 @@ def _below(reader: Reader[Any]) -> tuple[Reader[Any], ...]:
 
 def _lines(facts: Iterable[_Fact], part: str) -> list[str]:
     """Return the lines that some facts have for a part."""
-    return [line for fact in facts for line in getattr(fact, part)]
+    return list(chain.from_iterable(map(attrgetter(part), facts)))
 
 
 def changeable(reader: Reader[Any], *, held: bool = False) -> Adjustable[Any] | None:
@@ -363,7 +374,10 @@ class _PlanNode:
             return []
         counts = self.own or self.counted or self.reader.in_cursor in _ALWAYS
         placed = self.placed or self.plane is not None
-        ups = zip(_below(self.drawn), _below(self.reader), strict=True)
+        written = _below(self.reader)
+        ups = zip(
+            written if self.drawn is self.reader else _below(self.drawn), written, strict=True
+        )
         return [_PlanNode(drawn, reader, counts, placed) for drawn, reader in ups]
 
     def lines(self, fact: _Fact, but: tuple[str, ...]) -> Iterator[str]:
@@ -415,7 +429,8 @@ def _lines_of(
     def below(met: _PlanNode) -> Sequence[_PlanNode]:
         return () if met.reader is adjusted else met.below()
 
-    top = _PlanNode(_inside_pipelines(seeded(plan, 0)), _inside_pipelines(plan))
+    drawn, written = seeded(plan, 0), _inside_pipelines(plan)
+    top = _PlanNode(written if drawn is plan else _inside_pipelines(drawn), written)
     for met in sources_first(top, below if apart else _PlanNode.below):
         but = adjusted.adjustable if adjusted and adjusted is met.reader else ()
         yield from met.lines(facts[met.reader], (*but, "readers") if apart else but)
@@ -499,7 +514,7 @@ def _data_lines(fact: _Fact, node: Node[Any]) -> Iterator[str]:
             yield f"{kind} of {files_hash(_as_tuple(value))}"
             if isinstance(value, str) and Path(value).is_dir():
                 fact.hidden.append(f"{kind} of {_some_files(node)}")
-        elif fact.holds_rows and not _is_shown(value):
+        elif fact.holds_rows and not isinstance(value, _SHOWN):
             yield f"{kind} of {identity(value, kind, fact.hidden)}"
         elif parts:
             data = parts[0].dataset if hasattr(parts[0], "collate_fn") else parts[0]
@@ -524,7 +539,7 @@ def _function_lines(fact: _Fact, node: Node[Any]) -> Iterator[str]:
         for part in parts:
             if getattr(part, "collate_fn", None) is not None:
                 yield hashed(part.collate_fn, fact.hidden)
-        if not parts and not _is_in_line(value) and (orders or _is_function(value)):
+        if not parts and not isinstance(value, _PLAIN + _SHOWN) and (orders or _is_function(value)):
             yield hashed(value, fact.hidden)
 
 
@@ -542,16 +557,6 @@ def _is_function(value: object) -> bool:
     return callable(value) and not hasattr(value, "__len__")
 
 
-def _is_shown(value: object) -> bool:
-    """Return whether a line shows a value completely."""
-    return value is None or isinstance(value, _SHOWN)
-
-
-def _is_in_line(value: object) -> bool:
-    """Return whether the line of an op shows or hashes all of a value."""
-    return isinstance(value, _PLAIN) or _is_shown(value)
-
-
 def _ordering(value: Any) -> str:
     """Describe a value that may order or count samples: its text, and a hash for containers."""
     text = _value_text(value)
@@ -560,13 +565,13 @@ def _ordering(value: Any) -> str:
 
 def _value_text(value: Any) -> str:
     """Return the text of a value without addresses: arrays as dtype and shape, others by length."""
-    if _is_shown(value):
+    if isinstance(value, _SHOWN):
         text = repr(value)
         return text if len(text) <= _MAX_TEXT else f"{text[: _MAX_TEXT - 20]}...{text_hash(text)}"
     if hasattr(value, "__qualname__"):
         return str(value.__qualname__)
     if hasattr(value, "dtype") and hasattr(value, "shape"):
-        return f"{value.dtype}[{', '.join(map(str, value.shape))}]"
+        return f"{dtype_text(value.dtype)}[{', '.join(map(str, value.shape))}]"
     if not isinstance(value, list) and (parts := branches(value)) is not None:
         return _tree_text(parts)
     kind = type(value).__qualname__

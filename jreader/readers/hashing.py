@@ -37,6 +37,7 @@ import numpy as np
 
 from jreader.errors import assigned
 from jreader.readers.bytecode import attributes_read, globals_read, instructions, names_in
+from jreader.readers.declarations import cached_by_class
 from jreader.readers.excerpts import SAMPLED, some_bytes, some_rows, some_text, spread
 from jreader.readers.hidden_state import hidden_state
 from jreader.readers.ragged import Ragged
@@ -82,8 +83,14 @@ _SKIPPED = {"__dict__", "__weakref__", "__module__", "__doc__", "__qualname__", 
 _written = json.JSONEncoder().encode  # as `json.dumps`, with one call less
 
 
+def dtype_text(dtype: Any) -> str:
+    """Return the text of a dtype, of NumPy or jax."""
+    fields = getattr(dtype, "names", None)  # equal ones may be laid out as in C, or not
+    return str(dtype) if fields else _plain_dtype_text(dtype)
+
+
 @functools.lru_cache(256)
-def _dtype_text(dtype: Any) -> str:
+def _plain_dtype_text(dtype: Any) -> str:
     """Return the name of a dtype, which costs NumPy seven calls; for a device's array, its text."""
     return str(dtype)
 
@@ -204,18 +211,16 @@ class _Walk:
         owner = value.__self__
         yield [value.__qualname__, None if isinstance(owner, ModuleType) else self.of(owner)]
 
-    def of_sequence(self, parts: Sequence[Any]) -> Iterator[Any]:
-        yield len(parts)
-        yield [self.of(parts[index]) for index in spread(len(parts), SAMPLED)]
+    def of_sequence(self, parts: Sequence[Any]) -> list[Any]:
+        return [len(parts), [self.of(parts[index]) for index in spread(len(parts), SAMPLED)]]
 
-    def of_mapping(self, mapping: Any) -> Iterator[Any]:
-        """Yield the items, but read only those that are hashed: others may be in files."""
+    def of_mapping(self, mapping: Any) -> list[Any]:
+        """Return the items, but read only those that are hashed: others may be in files."""
         keys = list(mapping)
-        yield len(keys)
         some = [keys[index] for index in spread(len(keys), SAMPLED)]
         known = isinstance(mapping, dict)  # calling a user's own cache would change it
         find = functools.partial(dict.__getitem__, mapping) if known else mapping.__getitem__
-        yield [[self.of(key), self.of(find(key))] for key in some]
+        return [len(keys), [[self.of(key), self.of(find(key))] for key in some]]
 
     def of_set(self, parts: Collection[Any]) -> Iterator[Any]:
         """Yield their number, and the values, if they are simple or few."""
@@ -230,20 +235,18 @@ class _Walk:
             self.hidden += sorted(each for walk in walks for each in walk.hidden)
             self.left -= sum(left - walk.left + len(walk.seen) for walk in walks)
 
-    def _array(self, array: Any) -> Iterator[Any]:
-        """Yield dtype, shape, and a hash of some rows; on a device, of all, if they are few."""
-        fields = getattr(array.dtype, "names", None)  # equal ones may be laid out as in C, or not
-        yield from ((str if fields else _dtype_text)(array.dtype), list(array.shape))
+    def _array(self, array: Any) -> list[Any]:
+        """Return dtype, shape, and a hash of some rows; on a device, of all, if they are few."""
+        kind = [dtype_text(array.dtype), list(array.shape)]
         if not isinstance(array, np.ndarray) and array.nbytes > _MAX_DEVICE_ARRAY:
-            return
+            return kind
         host = np.asarray(array)
         some = some_rows(host[None] if not host.ndim else host)
         if some.dtype.hasobject or some.dtype.kind == "T":
-            yield self.of(some.ravel().tolist())
-        elif some.dtype.names:  # padding between fields may hold any bytes
-            yield [self.of(some[name]) for name in some.dtype.names]
-        else:
-            yield blake2b(np.ascontiguousarray(some).tobytes(), digest_size=8).hexdigest()
+            return [*kind, self.of(some.ravel().tolist())]
+        if some.dtype.names:  # padding between fields may hold any bytes
+            return [*kind, [self.of(some[name]) for name in some.dtype.names]]
+        return [*kind, blake2b(np.ascontiguousarray(some).tobytes(), digest_size=8).hexdigest()]
 
     def of_function(self, function: FunctionType) -> Iterator[Any]:
         yield [_module_in_cursors(function), function.__qualname__]
@@ -340,6 +343,7 @@ def _scalar(value: Any) -> Any:
     return written if len(written) <= SAMPLED else blake2b(written.encode()).hexdigest()
 
 
+@cached_by_class
 def name_in_cursors(kind: type) -> str:
     """Return the name of a class as cursors know it."""
     return _RENAMED_OPS.get(f"{kind.__module__}.{kind.__qualname__}", kind.__name__)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import chain, islice
-from operator import is_
+from operator import attrgetter, is_
 from typing import Any
 
 import numpy as np
@@ -295,7 +295,7 @@ class BatchGatherer:
         self.arrays = _ARRAYS.issuperset(map(type, every))
         self.flat = _flat_kind(columns, row)
         # a single column may gather a list, which is a batch as it is; in a tree, all have to stack
-        self.stacks = self.flat is np.ndarray or all(column.stacks for column in every)
+        self.stacks = self.flat is np.ndarray or all(map(attrgetter("stacks"), every))
         self.joined = [
             (number, column)
             for number, column in enumerate(every)

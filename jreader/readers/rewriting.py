@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from jreader.readers.declarations import names_by
-from jreader.readers.nodes import Node, Reader, field_names, trampoline
+from jreader.readers.nodes import Node, Reader, trampoline
 from jreader.readers.passes import itself
 
 T = TypeVar("T")
@@ -71,7 +71,8 @@ def parts_changed(
         new: Other fields to change as well.
         asked: Makes what is yielded of a reader.
     """
-    for name, value in [(name, getattr(node, name)) for name in field_names(node)]:
+    for name in names_by(type(node)):
+        value = getattr(node, name, None)  # a subclass with its own `__init__` may set none
         if isinstance(value, Node):
             (new[name],) = yield [asked(value)]
         elif isinstance(value, tuple) and any(isinstance(part, Node) for part in value):

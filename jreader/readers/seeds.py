@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from itertools import count
+from itertools import count, repeat
 from typing import Any, TypeVar
 
 from jreader.readers.declarations import names_by
@@ -123,5 +123,5 @@ def seeded_below(node: Node[Any]) -> int:
             continue
         above += "seed" in vars(op) or hasattr(type(op), "seed")  # a pipeline renames its fields
         most = max(most, above)
-        left += [(up, above) for up in op.input_readers]
+        left += zip(op.input_readers, repeat(above), strict=False)
     return most

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -116,6 +116,7 @@ def _opened_between_looks(table: FileTable[Any]) -> Any:
     return columns
 
 
+@lru_cache(64)
 def identity_route(columns: int) -> Callable[[Indices], list[Indices]]:
     """Return the route for columns in which sample i is row i."""
     return lambda indices: [indices] * columns
@@ -303,7 +304,7 @@ def table_names(value: Any) -> list[str]:
         ValueError: Two columns have one name.
     """
     names: Any = getattr(value, "column_names", getattr(value, "columns", None))
-    if isinstance(value, (Mapping, Columns)) or callable(names) or not hasattr(names, "__iter__"):
+    if callable(names) or not hasattr(names, "__iter__") or isinstance(value, (Mapping, Columns)):
         return []
     named = list(names)
     if not all(isinstance(name, str) for name in named) or not hasattr(value, "__getitem__"):

@@ -35,10 +35,10 @@ def an_epoch_on_the_host():
 @pytest.mark.parametrize(
     ("begin", "most"),
     [  # 1,334, 1,571, 666 and 462 before some was asked only once, and once per class
-        (a_plan_and_its_eight_feeds, 985),
-        (a_plan_and_its_first_feed, 1_005),
-        (the_first_feed_of_an_epoch, 320),
-        (an_epoch_on_the_host, 205),
+        (a_plan_and_its_eight_feeds, 930),
+        (a_plan_and_its_first_feed, 925),
+        (the_first_feed_of_an_epoch, 305),
+        (an_epoch_on_the_host, 195),
     ],
 )
 def test_to_begin_takes_few_calls_of_functions_of_jreader(begin, most):
