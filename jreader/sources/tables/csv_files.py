@@ -103,9 +103,9 @@ class CsvTable(TableFile):
         Numbers of up to `most` bytes also stay in memory if they are written.
         """
         if path is None:
-            return cls(file, *_decoded(file, bytes_of, known, None, math.inf))
+            return cls(file, *_decoded_blocks(file, bytes_of, known, None, math.inf))
         with new_file(path, durable=True) as aside:
-            found, blocks = _decoded(file, bytes_of, known, aside, most)
+            found, blocks = _decoded_blocks(file, bytes_of, known, aside, most)
         return cls(file, found, blocks or path)
 
     @classmethod
@@ -151,7 +151,7 @@ class CsvBlocks(TableBlocks):
     def in_memory(self) -> bool:
         """True if all columns are numbers, of at most 64 MB, and each record can be read."""
         columns = leaves(self.blank(self.files[0]))
-        if any(file.found.wrong for file in self.files) or not all(map(_is_dense, columns)):
+        if any(file.found.wrong for file in self.files) or not all(map(_holds_numbers, columns)):
             return False
         size: int = sum(column.itemsize for column in columns)
         return self.rows * size <= _KEPT
@@ -228,7 +228,7 @@ def _kept_tables(files: Sequence[CsvFile], known: Mapping[str, str]) -> list[Csv
     return kept_files(_INDEX_KIND, [file.file for file in files], name, load, make)
 
 
-def _decoded(
+def _decoded_blocks(
     file: CsvFile, bytes_of: ByteFile, known: Mapping[str, str], path: Path | None, most: float
 ) -> tuple[TableSummary, list[Any]]:
     """Decode a file, and write it to a path; return its properties, and its blocks if they are few.
@@ -245,7 +245,7 @@ def _decoded(
     if path is not None and decoding.fits:
         decoding.write(path, chain(kept, blocks), compressed=size > most)
     if not decoding.fits:
-        return _decoded(file, bytes_of, decoding.found.kinds, path, most)
+        return _decoded_blocks(file, bytes_of, decoding.found.kinds, path, most)
     return decoding.found, kept if size <= most else []
 
 
@@ -298,7 +298,7 @@ class _Decoding:
             opened.write_batch(blank, custom_metadata={"found": json.dumps(self.found)})
 
 
-def _is_dense(column: Any) -> bool:
+def _holds_numbers(column: Any) -> bool:
     return isinstance(column, np.ndarray) and not column.dtype.hasobject
 
 

@@ -133,6 +133,8 @@ def of_types(table: Any, schema: Any) -> Any:
     True
     """
     pa = pyarrow()
+    if table.schema == schema:
+        return table
     for found, wanted in zip(table.schema.types, schema.types, strict=True):
         if found != wanted and (wanted == pa.string() or found == pa.float64()):
             return None

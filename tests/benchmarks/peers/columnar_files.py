@@ -1,6 +1,8 @@
 """Parquet, CSV and data sets of Hugging Face beside the libraries that read them.
 
-    python -m tests.benchmarks.peers.columnar_files [rows] [parquet|csv|csv_shuffled|huggingface...]
+    python -m tests.benchmarks.peers.columnar_files [rows] [case...]
+
+Cases are parquet, csv, csv_first (the first pass over a file), csv_shuffled and huggingface.
 
 The same file for all, batches of 256 rows in a shuffled order; figures are the CPU time of a row,
 of all threads of the process, and its time by the clock, in microseconds: the best of several turns
@@ -129,6 +131,17 @@ def csv_of_jreader(path: Path, _rows: int) -> Epoch:
     plan = batch(csv(path), BATCH)
     len(plan.reader)  # what is found once is found
     return lambda _number: (each.columns for each in plan())
+
+
+def csv_first_of_jreader(path: Path, _rows: int) -> Epoch:
+    """The same in a first pass, which decodes the file: each finds it changed."""
+    from jreader import batch, csv
+
+    def epoch(_number: int) -> Iterator[Any]:
+        path.touch()
+        yield from (each.columns for each in batch(csv(path), BATCH)())
+
+    return epoch
 
 
 def csv_shuffled_of_jreader(path: Path, _rows: int) -> Epoch:
@@ -263,6 +276,10 @@ CASES: Cases = {
             "by hand, read_csv": csv_by_hand,
             "by hand, open_csv": csv_by_hand_in_blocks,
         },
+    ),
+    "csv_first": (
+        write_csv,
+        {"jreader": csv_first_of_jreader, "by hand, read_csv": csv_by_hand},
     ),
     "csv_shuffled": (
         write_csv,
