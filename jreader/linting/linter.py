@@ -31,6 +31,7 @@ RULES = {
 }
 """The names of all findings, and when each is a warning; "" for those that only `lint` reports."""
 
+_ANY_ERROR = suppress(Exception)  # stateless, so all rules share it
 _AT_BUILD = (
     plan_rules.small_window,
     plan_rules.shuffle_after_batch,
@@ -120,7 +121,7 @@ def warn_of_plan(plan: Reader[Any], *, shared: bool = False) -> None:
     found: list[Finding] = []
     with without_writing():
         for rule in _AT_BUILD:
-            with suppress(Exception):  # for an op of the user: the rule is skipped
+            with _ANY_ERROR:  # for an op of the user: the rule is skipped
                 found += rule(fed)
     for finding in found:
         warn_of(finding)

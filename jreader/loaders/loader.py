@@ -433,7 +433,8 @@ class DataLoader(Generic[Feed]):
         return self._with(chunk=steps)
 
     def _begin(self, options: Options, *, iterable: bool = True) -> None:
-        Feeds(options.feed_list)  # raises the error of a wrong one here, where the user wrote it
+        if options.feed_list is not None:
+            Feeds(options.feed_list)  # raises the error of a wrong one where the user wrote it
         self._options = replace(options, made_at=errors.place_of_caller())
         self._iterable = iterable
         self._given: dict[str, Any] = {

@@ -157,9 +157,8 @@ class Remainder:
             )
 
     def _meant(self, batches: Reader[Any], found: Batching, **given: Any) -> Remainder:
-        op = found.counted
-        endless = may_not_end(op.reader if op else batches)
-        return replace(self, continues=self.steps is not None and endless, **given)
+        read = batches if found.counted is None else found.counted.reader
+        return replace(self, continues=self.steps is not None and may_not_end(read), **given)
 
     def _kept(self, found: Batching) -> bool:
         """Return whether `batch` was made with `drop_last=False`.

@@ -53,6 +53,7 @@ _SCALARS = (type(None), bool, int, float, complex, str, bytes, type(...))
 _CONTAINERS = (dict, list, tuple, set, frozenset)  # of no module, without hidden state
 _LIBRARIES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}", "<frozen")
 _STANDARD = os.path.dirname(os.__file__) + os.sep  # noqa: PTH120  # a prefix of paths
+_ANY_ERROR = suppress(Exception)  # stateless, so all walks share it
 _OPTIONS = ("argparse.Namespace", "types.SimpleNamespace")
 _OLD_MODULES = {  # modules renamed since cursors of this format were first written
     "jreader._worker.worker_info": "jreader._worker.rooms",
@@ -185,10 +186,10 @@ class _Walk:
 
     def _note(self, value: Any) -> None:
         """Record the module of a value, and the state that its parts do not show."""
-        with suppress(Exception):  # a user's attribute raised
+        with _ANY_ERROR:  # a user's attribute raised
             is_module = isinstance(value, ModuleType)
             self.modules.add(value.__name__ if is_module else str(value.__module__))
-        with suppress(Exception):  # a user's attribute raised
+        with _ANY_ERROR:  # a user's attribute raised
             if (held := hidden_state(value)) is not None:
                 self.hidden.append(identity(held))
 

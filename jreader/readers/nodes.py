@@ -82,10 +82,8 @@ class Node(Generic[T]):
     def __post_init__(self) -> None:
         """Check and convert the arguments (`declarations`)."""
         convert_fields(self)
-        kept = vars(self)
-        kept.update(self.check_arguments())
-        for name in ("input_readers", "chained_by"):  # cached before a field changed
-            kept.pop(name, None)
+        vars(self).update(self.check_arguments())
+        vars(self).pop("input_readers", None)  # cached before a field changed
 
     def check_arguments(self) -> Mapping[str, Any]:
         """Raise if arguments do not fit each other; return the fields that change.
@@ -171,20 +169,6 @@ class Node(Generic[T]):
             elif isinstance(value, tuple):
                 found += [part for part in value if isinstance(part, Node)]
         return tuple(found)
-
-    @cached_property
-    def chained_by(self) -> str:
-        """The field that holds the only op that it reads; "" if it reads none, or several."""
-        found = ""
-        for name in names_by(type(self)):
-            value = getattr(self, name, None)
-            if isinstance(value, Node):
-                if found:
-                    return ""
-                found = name
-            elif isinstance(value, tuple) and any(isinstance(each, Node) for each in value):
-                return ""
-        return found
 
     def changed(self, new: Mapping[str, Any]) -> Self:
         """Return a copy with other values of some fields; the op itself if none differs.

@@ -39,7 +39,7 @@ def rewritten(
 def _rewriting(
     change: Callable[[Node[Any]], Any], pinned: bool, reader: Any
 ) -> Generator[Any, Any, Any]:
-    above: list[tuple[Node[Any], dict[str, Any], str]] = []  # a chain needs no recursive walk
+    above: list[tuple[Node[Any], dict[str, Any]]] = []  # a chain needs no recursive walk
     while isinstance(reader, Node):
         changed = change(reader)
         if isinstance(changed, Node):
@@ -49,15 +49,14 @@ def _rewriting(
         if reader.pinned and not pinned:
             reader = reader.changed(new)
             break
-        name = reader.chained_by
-        if not name:
+        only = vars(reader).get("reader")
+        if not isinstance(only, Node) or reader.input_readers != (only,):
             reader = yield from parts_changed(reader, new)
             break
-        above.append((reader, new, name))
-        reader = getattr(reader, name)
-    for node, new, name in reversed(above):
-        new[name] = reader
-        reader = node.changed(new)
+        above.append((reader, new))
+        reader = only
+    for node, new in reversed(above):
+        reader = node.changed({**new, "reader": reader})
     return reader
 
 

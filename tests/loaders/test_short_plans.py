@@ -35,8 +35,8 @@ def an_epoch_on_the_host():
 @pytest.mark.parametrize(
     ("begin", "most"),
     [  # 1,334, 1,571, 666 and 462 before some was asked only once, and once per class
-        (a_plan_and_its_eight_feeds, 930),
-        (a_plan_and_its_first_feed, 925),
+        (a_plan_and_its_eight_feeds, 905),
+        (a_plan_and_its_first_feed, 895),
         (the_first_feed_of_an_epoch, 305),
         (an_epoch_on_the_host, 195),
     ],
