@@ -46,7 +46,7 @@ def at_epoch(reader: Reader[T], epoch: Any) -> Reader[T]:
     Raises:
         ValueError: `epoch` is negative, or beyond 2**64 - 1.
     """
-    if isinstance(epoch, np.generic | np.ndarray) or not hasattr(epoch, "__array_namespace__"):
+    if isinstance(epoch, (np.generic, np.ndarray)) or not hasattr(epoch, "__array_namespace__"):
         epoch = errors.check_number("at_epoch(reader, epoch)", epoch)
         if epoch >> 64:
             raise ValueError(f"at_epoch(reader, epoch) needs an epoch below 2**64, not {epoch}.")

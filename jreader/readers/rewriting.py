@@ -56,7 +56,10 @@ def _rewriting(
         above.append((reader, new))
         reader = only
     for node, new in reversed(above):
-        reader = node.changed({**new, "reader": reader})
+        made = node.changed({**new, "reader": reader})
+        if not new:
+            vars(made)["input_readers"] = (reader,)  # cached: nothing else can have changed
+        reader = made
     return reader
 
 
