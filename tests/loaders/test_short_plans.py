@@ -37,8 +37,8 @@ def an_epoch_on_the_host():
     [  # 1,334, 1,571, 666 and 462 before some was asked only once, and once per class
         (a_plan_and_its_eight_feeds, 905),
         (a_plan_and_its_first_feed, 895),
-        (the_first_feed_of_an_epoch, 305),
-        (an_epoch_on_the_host, 195),
+        (the_first_feed_of_an_epoch, 300),
+        (an_epoch_on_the_host, 190),
     ],
 )
 def test_to_begin_takes_few_calls_of_functions_of_jreader(begin, most):
