@@ -103,20 +103,19 @@ def blocks(file: ByteFile, begin: int, delimiter: str, *, packed: bool) -> Itera
     if packed:
         yield _unpacked_block(file, begin, delimiter)
         return
-    at, data = begin, b""
-    while at + len(data) < file.size:
-        here = at + len(data)
-        more = max(_CHUNK, len(data))  # at least double: a record may be long, or a quote open
-        data += file.read(here, min(more, file.size - here))
+    at, size = begin, _CHUNK
+    while at < file.size:
+        data = file.read(at, min(size, file.size - at))
         last = at + len(data) == file.size
         cuts = [0, *_cuts(data, delimiter, last=last)]
-        view = memoryview(data)
+        view, end = memoryview(data), cuts[-1]
         some = [Block(at + low, view[low:high]) for low, high in pairwise(cuts)]
-        at, data = at + cuts[-1], data[cuts[-1] :]
-        if data and (last or len(data) > _LONGEST):
-            yield [*some, Block(at, data, OPEN)]
+        if end < len(data) and (last or len(data) - end > _LONGEST):
+            yield [*some, Block(at + end, data[end:], OPEN)]
             return
         yield some
+        # read the rest again, since joining it to what follows would copy that
+        at, size = at + end, _CHUNK if end else 2 * size  # a record may be long, or a quote open
 
 
 def unpacked(file: ByteFile, most: int | None = None) -> tuple[bytes, str]:
