@@ -3,7 +3,7 @@
 The column types are known only after decoding all records. So the decoded table is cached: in
 memory, or, from 16 MB on, as an Arrow file in the cache folder. Numbers of at most 64 MB also stay
 in memory, as one array per column; their Arrow file saves later runs from decoding them again. Only
-larger Arrow files are compressed, since that takes a third of the time of decoding. They are opened
+larger Arrow files are compressed, if the first block shows that this saves much. They are opened
 again for each block, since mapped pages count as memory.
 
 A file is decoded with the types of its first records. If later records, or other files of the
@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,6 +41,7 @@ from jreader.sources.transactions import new_file
 
 _INDEX_KIND = "csv"  # subfolder of the cache folder
 _KEPT = 64 << 20  # bytes of the numbers of all files that stay in memory
+_WORTH = 0.75  # compressing takes a third of the time of decoding: use it if it saves a quarter
 
 
 class TableSummary(NamedTuple):
@@ -243,7 +244,9 @@ def _decoded_blocks(
         kept.append(block)
         size += block.nbytes
     if path is not None and decoding.fits:
-        decoding.write(path, chain(kept, blocks), compressed=size > most)
+        first = kept or list(islice(blocks, 1))
+        packed = "lz4" if size > most and _shrink(first[:1]) else None
+        decoding.write(path, chain(first, blocks), packed)
     if not decoding.fits:
         return _decoded_blocks(file, bytes_of, decoding.found.kinds, path, most)
     return decoding.found, kept if size <= most else []
@@ -286,16 +289,27 @@ class _Decoding:
                 self.found = self.found._replace(wrong=wrong)
                 self.found.rows.append(1)
 
-    def write(self, path: Path, blocks: Iterable[Any], *, compressed: bool) -> None:
-        """Write blocks, and what was found, as an Arrow file."""
+    def write(self, path: Path, blocks: Iterable[Any], packed: str | None) -> None:
+        """Write blocks, perhaps compressed, and what was found, as an Arrow file."""
         pa = pyarrow()
-        packed = "lz4" if compressed and pa.Codec.is_available("lz4") else None
         options = pa.ipc.IpcWriteOptions(compression=packed)
         with pa.ipc.new_file(str(path), self.schema, options=options) as opened:
             for block in blocks:
                 opened.write_batch(block)
             blank = pa.RecordBatch.from_pylist([], self.schema)
             opened.write_batch(blank, custom_metadata={"found": json.dumps(self.found)})
+
+
+def _shrink(blocks: Sequence[Any]) -> bool:
+    """Return whether LZ4 saves enough of the bytes of blocks to be worth its time."""
+    pa = pyarrow()
+    if not pa.Codec.is_available("lz4"):
+        return False
+    arrays = [column for block in blocks for column in block.columns]
+    buffers = [each for array in arrays for each in array.buffers() if each is not None]
+    packed: int = sum(pa.compress(each, "lz4").size for each in buffers)
+    size: int = sum(each.size for each in buffers)
+    return packed < _WORTH * size
 
 
 def _holds_numbers(column: Any) -> bool:

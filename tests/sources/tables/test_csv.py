@@ -412,6 +412,19 @@ class TestKept:
             assert list(map(listed, plans)) == expected
             assert [plain(n) for n in start(plans[1], 40).items] == expected[1][40:]
 
+    @pytest.mark.parametrize(("characters", "shrinks"), [(1, True), (5000, False)])
+    def test_text_is_compressed_there_if_it_shrinks(
+        self, tmp_path, folder, monkeypatch, characters, shrinks
+    ):
+        monkeypatch.setattr(csv_decoding, "_BLOCK", 1 << 20)
+        monkeypatch.setattr(csv_decoding, "_CHUNK", 1 << 20)
+        codes = np.random.default_rng(0).integers(characters, size=(40, 300)) + 0x4E00
+        texts = ["".join(map(chr, row)) for row in codes]
+        path = write(tmp_path / "a.csv", content_of("t", [[text] for text in texts]))
+        assert listed(csv(path, "t")) == texts
+        (kept,) = folder.iterdir()
+        assert (kept.stat().st_size < path.stat().st_size) == shrinks
+
     def test_it_is_decoded_again_where_somebody_clears_the_folder(
         self, tmp_path, folder, monkeypatch
     ):
