@@ -178,16 +178,18 @@ def tables(paths: Sequence[str], layout: CsvLayout, store: Store | None) -> list
     files = in_threads(partial(CsvFile, layout=layout), opened)
     for file in files[1:]:
         _refuse_others(file, files[0])
-    return _of_joint_types(_kept_tables(files, dict.fromkeys(files[0].wanted, UNKNOWN)))
+    share = _KEPT / max(sum(file.size for file in opened), 1)
+    known = dict.fromkeys(files[0].wanted, UNKNOWN)
+    return _of_joint_types(_kept_tables(files, known, share), share)
 
 
-def _of_joint_types(found: list[CsvTable]) -> list[CsvTable]:
+def _of_joint_types(found: list[CsvTable], share: float) -> list[CsvTable]:
     """Decode tables again whose types do not fit the values of all tables."""
     names = found[0].file.wanted
     kinds = {name: joint_kind(table.found.kinds[name] for table in found) for name in names}
     types = {name: TEXT if kind == UNKNOWN else kind for name, kind in kinds.items()}
     narrow = [table.file for table in found if table.schema != table.file.schema(types)]
-    again = iter(_kept_tables(narrow, types))
+    again = iter(_kept_tables(narrow, types, share))
     return [next(again) if table.file in narrow else table for table in found]
 
 
@@ -202,10 +204,14 @@ def _refuse_others(file: CsvFile, first: CsvFile) -> None:
         )
 
 
-def _kept_tables(files: Sequence[CsvFile], known: Mapping[str, str]) -> list[CsvTable]:
-    """Return the tables of files with known column kinds, from the cache or decoded again."""
+def _kept_tables(
+    files: Sequence[CsvFile], known: Mapping[str, str], share: float
+) -> list[CsvTable]:
+    """Return the tables of files with known column kinds, from the cache or decoded again.
+
+    `share` is how many decoded bytes may stay in memory for each byte of a file.
+    """
     of = {file.file.path: file for file in files}
-    each_byte = _KEPT / max(sum(file.file.size for file in files), 1)
 
     def name(opened: ByteFile) -> str:
         return f"{name_of(opened, of[opened.path].layout.asked(known))}.arrow"
@@ -215,7 +221,7 @@ def _kept_tables(files: Sequence[CsvFile], known: Mapping[str, str]) -> list[Csv
 
     def make(opened: ByteFile, path: Path | None) -> CsvTable:
         try:
-            return CsvTable.made(of[opened.path], opened, known, path, opened.size * each_byte)
+            return CsvTable.made(of[opened.path], opened, known, path, share * opened.size)
         except OSError as error:
             if path is None or error.errno is None:  # the file failed, not the cache
                 raise
@@ -236,20 +242,20 @@ def _decoded_blocks(
 
     Blocks get the types of the first ones; if later blocks need others, all are decoded again.
     """
-    pa, decoding, size, kept = pyarrow(), _Decoding(file, bytes_of, known), 0, list[Any]()
-    if path is not None and not all(map(pa.types.is_primitive, decoding.schema.types)):
-        most = -1
-    blocks = decoding.blocks()
-    while size <= most and (block := next(blocks, None)) is not None:
+    decoding, size, kept = _Decoding(file, bytes_of, known), 0, list[Any]()
+    fixed = all(map(pyarrow().types.is_primitive, decoding.schema.types))
+    blocks, limit = decoding.blocks(), most if path is None or fixed else -1
+    while size <= limit and (block := next(blocks, None)) is not None:
         kept.append(block)
         size += block.nbytes
     if path is not None and decoding.fits:
         first = kept or list(islice(blocks, 1))
-        packed = "lz4" if size > most and _shrink(first[:1]) else None
+        packed = "lz4" if size > limit and _shrink(first[:1]) else None
         decoding.write(path, chain(first, blocks), packed)
-    if not decoding.fits:
-        return _decoded_blocks(file, bytes_of, decoding.found.kinds, path, most)
-    return decoding.found, kept if size <= most else []
+    if decoding.fits:
+        return decoding.found, kept if size <= limit else []
+    kept.clear()
+    return _decoded_blocks(file, bytes_of, decoding.found.kinds, path, most)
 
 
 class _Decoding:
