@@ -26,8 +26,7 @@ def spread(many: int, most: int) -> Iterable[int]:
     """
     if many <= most:
         return range(many)
-    spaced: list[int] = (np.arange(most) * (many - 1) // (most - 1)).tolist()
-    return spaced
+    return [number * (many - 1) // (most - 1) for number in range(most)]
 
 
 def some_rows(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
