@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain, islice
@@ -249,9 +249,7 @@ def _decoded_blocks(
         kept.append(block)
         size += block.nbytes
     if path is not None and decoding.fits:
-        first = kept or list(islice(blocks, 1))
-        packed = "lz4" if size > limit and _shrink(first[:1]) else None
-        decoding.write(path, chain(first, blocks), packed)
+        decoding.write(path, chain(kept, blocks), compress=size > limit)
     if decoding.fits:
         return decoding.found, kept if size <= limit else []
     kept.clear()
@@ -295,12 +293,13 @@ class _Decoding:
                 self.found = self.found._replace(wrong=wrong)
                 self.found.rows.append(1)
 
-    def write(self, path: Path, blocks: Iterable[Any], packed: str | None) -> None:
-        """Write blocks, perhaps compressed, and what was found, as an Arrow file."""
-        pa = pyarrow()
+    def write(self, path: Path, blocks: Iterator[Any], *, compress: bool) -> None:
+        """Write blocks, compressed if asked and worth it, and what was found, as an Arrow file."""
+        pa, first = pyarrow(), list(islice(blocks, 1))
+        packed = "lz4" if compress and _shrink(first) else None
         options = pa.ipc.IpcWriteOptions(compression=packed)
         with pa.ipc.new_file(str(path), self.schema, options=options) as opened:
-            for block in blocks:
+            for block in chain(first, blocks):
                 opened.write_batch(block)
             blank = pa.RecordBatch.from_pylist([], self.schema)
             opened.write_batch(blank, custom_metadata={"found": json.dumps(self.found)})
