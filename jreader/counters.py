@@ -1,7 +1,7 @@
 """Counters of a loader's stages: measurements of the last feeds, in rings that never grow.
 
-They are always on, so they take no lock: a stage appends to its own ring, which is atomic under the
-GIL, and readers copy the rings. A clock reading may cost as much as a hundredth of a quick feed
+They are always on, so they take no lock: a stage appends to its own ring, which is atomic, and
+readers copy the rings. A clock reading may cost as much as a hundredth of a quick feed
 (0.7 us, of 60), and a timed feed takes eight. So of quick feeds one in eight is timed, then, as
 long as they stay quick, one in sixteen, and one in 32. Counting never changes the stream. Times are
 nanoseconds of `time.perf_counter_ns`.
@@ -13,12 +13,14 @@ beginning through `working`, since a plan does not know the loader above it.
 from __future__ import annotations
 
 from collections import deque
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from jreader.errors import assigned
 from jreader.tunables import Tunables
+
+T = TypeVar("T")
 
 KEPT = 256
 """The number of feeds remembered."""
@@ -80,7 +82,7 @@ class Counters:
     Attributes:
         given: The number of feeds that all loops got since the loader was made, and the nanoseconds
             that they waited for them. Its passes share it, and several threads add to it without a
-            lock: under the GIL nothing interrupts such a sum.
+            lock: under the GIL nothing interrupts such a sum; without it, one may get lost.
         steps: When the loop came for each feed, and when it left with it; None between two passes.
         assembled: For each timed feed, when it was begun, when its batch was read, when its arrays
             were stacked, and how many feeds it stands for.
@@ -107,9 +109,12 @@ class Counters:
         copy = Counters(self.tunables, self.given)
         copy.feed_bytes = self.feed_bytes
         for name in ("assembled", "depths", "placed", "steps"):
-            getattr(copy, name).extend(getattr(self, name).copy())
+            getattr(copy, name).extend(snapshot(getattr(self, name)))
         copy.works.extend(
-            work._replace(tasks=work.tasks.copy(), depths=work.depths.copy()) for work in self.works
+            work._replace(
+                tasks=deque(snapshot(work.tasks), KEPT), depths=deque(snapshot(work.depths), KEPT)
+            )
+            for work in self.works
         )
         return copy
 
@@ -120,6 +125,13 @@ class Counters:
             if each.tasks is work.tasks:
                 self.works[place] = now
         return now
+
+
+def snapshot(ring: deque[T]) -> list[T]:
+    """Return the values of a ring, to which other threads may append meanwhile."""
+    while True:
+        with suppress(RuntimeError):  # without a GIL, an append may come in between
+            return list(ring)  # not `copy`, which then takes a lock for each value
 
 
 def counters_of_pass() -> Counters | None:

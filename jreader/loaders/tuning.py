@@ -21,7 +21,7 @@ from pathlib import PureWindowsPath
 from typing import Any, NamedTuple
 
 from jreader import errors
-from jreader.counters import Counters
+from jreader.counters import Counters, snapshot
 from jreader.readers import described
 from jreader.tunables import Tunable, Tunables
 
@@ -205,7 +205,7 @@ class Tuner:
             each: (each.spent - before) / (seconds * each.value * max(1, len(each.running())))
             for each, before in self._spent.items()
         }
-        looks = list(self._counters.depths.copy())[-self._feeds :]
+        looks = snapshot(self._counters.depths)[-self._feeds :]
         some = max(1, len(looks) // 50)
         uneven = len(looks) - looks.count(0) >= some <= looks.count(0)
         return Seen(seconds / self._feeds, self._waited / self._time, busy, uneven)

@@ -1,9 +1,10 @@
-"""A value that an op computes once from its reader, and keeps for the reader's epochs."""
+"""What is kept: a value that an op computes once from its reader, and the latest of many."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -33,3 +34,18 @@ class Memo(Generic[T]):
     def __reduce__(self) -> Any:
         """Make a copy in another process empty."""
         return Memo, ()
+
+
+def keep_latest(entries: dict[Any, Any], most: int) -> None:
+    """Remove the oldest entries of a dict, which threads may share, until `most` are left.
+
+    A plain dict is safe to share without the GIL; an `OrderedDict` of Python 3.13 is not.
+
+    >>> entries = {"a": 1, "b": 2, "c": 3}
+    >>> keep_latest(entries, 2)
+    >>> entries
+    {'b': 2, 'c': 3}
+    """
+    while len(entries) > most:
+        with suppress(KeyError, RuntimeError, StopIteration):  # another thread was faster
+            del entries[next(iter(entries))]

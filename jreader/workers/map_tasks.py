@@ -11,7 +11,6 @@ import hashlib
 import pickle
 import time
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from math import inf
@@ -27,6 +26,7 @@ from jreader._worker.remote_errors import pickled_error, unpickled_error
 from jreader._worker.unpickling import unpickled
 from jreader.errors import noting
 from jreader.readers import described
+from jreader.readers.memos import keep_latest
 from jreader.workers.global_rng import draws_differently, generator_states
 from jreader.workers.memory_estimates import ESTIMATE_EVERY, estimated_bytes
 
@@ -292,11 +292,10 @@ def _unpickled_task(
 _DONE: dict[int, int] = {}  # tasks per function, by id: numbers 1, 2, 4, 8, ... are checked
 
 
-_FUNCTIONS: OrderedDict[bytes, Any] = OrderedDict()  # the latest ones, by digest
+_FUNCTIONS: dict[bytes, Any] = {}  # the latest ones, by digest
 
 
 def _keep(digest: bytes, fn: Any) -> None:
     """Keep one object for equal bytes, so that its state, such as an open file, lasts."""
     _FUNCTIONS[digest] = _FUNCTIONS.pop(digest, fn)
-    while len(_FUNCTIONS) > _RECENT:
-        _FUNCTIONS.popitem(last=False)
+    keep_latest(_FUNCTIONS, _RECENT)

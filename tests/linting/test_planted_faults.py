@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import threading
 import time
 import warnings
@@ -87,6 +88,9 @@ PLANTED = {
     "held-lock": lambda: stream().map(sum_of_squares, threads=2).batch(4),
 }
 
+WITH_A_GIL = {"held-lock"}
+GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
+
 
 def names(found):
     return [finding.name for finding in found]
@@ -113,7 +117,9 @@ class TestEveryRule:
     def test_a_planted_fault_is_found_and_nothing_else(self, name):
         timed = name in ("scalar-map", "held-lock")
         found = lint(PLANTED[name](), measure=timed)
-        assert names(found) == [name]
+        assert names(found) == ([] if name in WITH_A_GIL and not GIL else [name])
+        if not found:
+            return
         (finding,) = found
         assert re.fullmatch(r"\S.*\.", finding.sentence)
         assert re.fullmatch(r"[A-Z`l].*\.", finding.fix)

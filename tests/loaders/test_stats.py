@@ -1,15 +1,19 @@
 """`loader.stats()`: what the stages took for the last feeds, as plain data."""
 
 import json
+import threading
 import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from itertools import count
 
 import jax
 import numpy as np
 import pytest
 
 from jreader import DataLoader, Pipeline, arrays
-from jreader.counters import KEPT, MOST, QUICK, Counters, Work, counting, working
+from jreader.counters import KEPT, MOST, QUICK, Counters, Work, counting, snapshot, working
 from jreader.loaders.queries.stats import stats_of
 
 
@@ -245,3 +249,21 @@ def test_as_many_ops_are_kept_as_feeds():
         for number in range(2 * KEPT):
             working("map_samples", "decode", f"train.py:{number}")
     assert len(counters.works) == KEPT
+
+
+def test_rings_are_copied_while_other_threads_append():
+    ring, done = deque(range(KEPT), maxlen=KEPT), threading.Event()
+
+    def append():
+        for number in count(KEPT):
+            ring.append(number)
+            sum(range(10_000))  # as a loader appends: copies have time between two
+            if done.is_set():
+                return
+
+    with ThreadPoolExecutor(2) as threads:
+        appended = threads.submit(append)
+        copies = [[*snapshot(ring)] for _ in range(500)]
+        done.set()
+        appended.result()
+    assert all(copy == [*range(copy[0], copy[0] + KEPT)] for copy in copies)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
-from jreader.counters import Counters, Work
+from jreader.counters import Counters, Work, snapshot
 
 
 @dataclass(frozen=True)
@@ -158,13 +158,13 @@ def stats_of(counters: Counters, *, on_device: bool, capacity: int, equal: bool)
         capacity: The number of feeds that the loader prefetches.
         equal: Whether all feeds have as many bytes as the first one, on this host.
     """
-    steps = counters.steps.copy()
+    steps = snapshot(counters.steps)
     waits, away = [], []
     for one, other in pairwise(steps):
         if one is not None and other is not None:
             away.append(other[0] - one[1])
             waits.append(other[1] - other[0])
-    assembled, placed = counters.assembled.copy(), counters.placed.copy()
+    assembled, placed = snapshot(counters.assembled), snapshot(counters.placed)
 
     fed = sum(many for *_, many in assembled)
 
@@ -182,14 +182,14 @@ def stats_of(counters: Counters, *, on_device: bool, capacity: int, equal: bool)
         StageStats("step", sum(away), len(away)),
     ]
     queues = [
-        QueueStats("capacity", capacity, tuple(counters.depths.copy())),
+        QueueStats("capacity", capacity, tuple(snapshot(counters.depths))),
         *(_queue(work) for work in counters.works if work.by),
     ]
     return Stats(tuple(waits), tuple(away), tuple(stages), tuple(queues), *counters.given)
 
 
 def _of_work(work: Work) -> StageStats:
-    tasks = work.tasks.copy()
+    tasks = snapshot(work.tasks)
     return StageStats(
         "map_batches" if work.op == "map_batches" else "map",
         sum(time for time, _ in tasks),
@@ -203,7 +203,7 @@ def _of_work(work: Work) -> StageStats:
 
 
 def _queue(work: Work) -> QueueStats:
-    return QueueStats(work.op, None, tuple(work.depths.copy()), work.made_at)
+    return QueueStats(work.op, None, tuple(snapshot(work.depths)), work.made_at)
 
 
 METRICS = {

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from math import prod
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -15,6 +14,7 @@ from jreader.errors import ReaderError, check_flag, check_number, warn
 from jreader.readers import argument, op
 from jreader.readers.columns import Array, ArrayColumn, Column, Where, offsets_of
 from jreader.readers.joined_columns import locate
+from jreader.readers.memos import keep_latest
 from jreader.readers.ragged import Ragged
 from jreader.sources.columns import FileTable
 from jreader.sources.file_checks import check_unpacked, damaged
@@ -71,7 +71,7 @@ class Frames(ArrayColumn):
         self.files, self.starts, self.dtype = files, offsets_of(self.counts), np.dtype(dtype)
         self.shape = (int(self.starts[-1]), *shape)
         self._index, self._open, self._name = index, opener, name
-        self._free = OrderedDict[int, tuple[FileObject, Recording]]()
+        self._free = dict[int, tuple[FileObject, Recording]]()  # the latest is last
         self.at_once = max(_CHUNK // self.bytes_of(1), 1)
 
     def bytes_of(self, frames: int) -> int:
@@ -118,9 +118,7 @@ class Frames(ArrayColumn):
                 recording = self._open(io.BufferedReader(raw, file.near), known)
             recording.read(first, out)
         self._free[number] = raw, recording
-        while len(self._free) > max(_OPEN // recording.held, 1):
-            with suppress(KeyError):  # another thread was faster
-                self._free.popitem(last=False)
+        keep_latest(self._free, max(_OPEN // recording.held, 1))
 
 
 class Clips(Column):

@@ -11,7 +11,6 @@ import hashlib
 import os
 import pickle
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable
 from itertools import accumulate, count
 from typing import Any
@@ -23,6 +22,7 @@ from jreader._worker.pickling import collect_large, pickled_function
 from jreader._worker.shared_memory import aligned, anonymous_memory, map_memory
 from jreader.errors import noting
 from jreader.readers import described
+from jreader.readers.memos import keep_latest
 
 _WORTH = 1 << 20  # bytes; smaller ones are sent to each worker
 _RECENT = 4  # small functions that are kept: the next pass may send the same again
@@ -96,7 +96,7 @@ class PickledFunctions:
         self._by_digest: weakref.WeakValueDictionary[bytes, PickledFunction] = (
             weakref.WeakValueDictionary()
         )
-        self._latest: OrderedDict[object, PickledFunction] = OrderedDict()
+        self._latest: dict[object, PickledFunction] = {}
 
     def of(self, fn: Any) -> PickledFunction:
         """Return the pickle of a function; it replaces one with the same `number`."""
@@ -121,5 +121,4 @@ class PickledFunctions:
         if function.size:
             return  # its sender keeps it
         self._latest[key] = function
-        while len(self._latest) > _RECENT:
-            self._latest.popitem(last=False)
+        keep_latest(self._latest, _RECENT)
