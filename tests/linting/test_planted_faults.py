@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import threading
 import time
 import warnings
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from interpreter import GIL
 from programs import PATIENCE
 
 import jreader
@@ -88,8 +88,7 @@ PLANTED = {
     "held-lock": lambda: stream().map(sum_of_squares, threads=2).batch(4),
 }
 
-WITH_A_GIL = {"held-lock"}
-GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
+NEEDS_GIL = {"held-lock"}
 
 
 def names(found):
@@ -117,7 +116,7 @@ class TestEveryRule:
     def test_a_planted_fault_is_found_and_nothing_else(self, name):
         timed = name in ("scalar-map", "held-lock")
         found = lint(PLANTED[name](), measure=timed)
-        assert names(found) == ([] if name in WITH_A_GIL and not GIL else [name])
+        assert names(found) == ([] if name in NEEDS_GIL and not GIL else [name])
         if not found:
             return
         (finding,) = found

@@ -1,0 +1,5 @@
+"""What the interpreter is that runs the tests."""
+
+import sys
+
+GIL = getattr(sys, "_is_gil_enabled", lambda: True)()
