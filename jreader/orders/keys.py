@@ -177,7 +177,7 @@ def _key_number(value: Any, at: int) -> Any:
     if isinstance(value, np.generic | np.ndarray) and not value.ndim:
         value = value.item()
     if hasattr(value, "__array_namespace__"):
-        return integers(value, _named(at))
+        return integers(value, _number_name(at))
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{_needed(at, value)}: type an int, or an array of integers.")
     number = operator.index(value)
@@ -187,10 +187,10 @@ def _key_number(value: Any, at: int) -> Any:
     return number
 
 
-def _named(at: int) -> str:
+def _number_name(at: int) -> str:
     return f"path[{at - 1}]" if at else "seed"
 
 
 def _needed(at: int, value: Any) -> str:
     so = "a key needs whole numbers >= 0 and, after the seed, < 2**64"
-    return f"{_named(at)} is {value!r}, but {so}"
+    return f"{_number_name(at)} is {value!r}, but {so}"
