@@ -165,7 +165,7 @@ class LoaderCrew(ThreadCrew[S]):
         self.left_at = time.perf_counter_ns()
         if self.apart and not self.fork_guard.forked:
             with self.lock:
-                self.widen(self.capacity)
+                self.widen(1)  # the first item is handed over before the next one is drawn
                 self._begin_threads()
 
     def _next(self, came: int) -> DrawnChunk[S] | None:
@@ -182,6 +182,8 @@ class LoaderCrew(ThreadCrew[S]):
         with self.lock:
             self.taken += 1
             self.handed, self.free = turn + len(chunk.results), self.free + len(chunk.results)
+            if not turn and self.apart:
+                self.widen(self.capacity)
         if chunk.results:
             self._learn(came, time.perf_counter_ns(), 1e9 * chunk.seconds if self.apart else 0.0)
         return None if chunk.ends else chunk
