@@ -161,7 +161,8 @@ def declared_names(node: object) -> tuple[str, ...]:
 def cached_by_class(found: F) -> F:
     """Cache what a function finds out about classes: each pass asks, several times per op.
 
-    To mypy, `lru_cache` hides the types of arguments, and classes of ops are not hashable.
+    A cast, since mypy loses the types of arguments of `lru_cache`, and takes classes of ops for
+    unhashable.
     """
     return cast("F", lru_cache(1024)(found))
 

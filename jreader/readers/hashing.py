@@ -86,13 +86,14 @@ _written = json.JSONEncoder().encode  # as `json.dumps`, with one call less
 
 def dtype_text(dtype: Any) -> str:
     """Return the text of a dtype, of NumPy or jax."""
-    fields = getattr(dtype, "names", None)  # equal ones may be laid out as in C, or not
-    return str(dtype) if fields else _plain_dtype_text(dtype)
+    # equal structured ones may be laid out as in C, or not; those of others may not be hashable
+    plain = isinstance(dtype, np.dtype) and not dtype.names
+    return _plain_dtype_text(dtype) if plain else str(dtype)
 
 
 @functools.lru_cache(256)
-def _plain_dtype_text(dtype: Any) -> str:
-    """Return the name of a dtype, which costs NumPy seven calls; for a device's array, its text."""
+def _plain_dtype_text(dtype: np.dtype[Any]) -> str:
+    """Return the name of a dtype, which costs NumPy seven calls."""
     return str(dtype)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from jreader.readers.nodes import Node, Reader, declares, plane_of, with_reader
-from jreader.readers.overrides import stands_for
+from jreader.readers.overrides import op_stands_for
 from jreader.readers.seeds import seeded_below
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ def mapped_rows(reader: Reader[Any]) -> MappedRows | None:
 
 def _one_for_one(op: Node[Any]) -> bool:
     """Return whether an op commutes as its `moves` says, and reads one reader."""
-    kept = stands_for(type(op), "moves", "start", "plane", "lookup", "__call__", "__iter__")
+    kept = op_stands_for(type(op), "moves", "start", "plane", "lookup", "__call__", "__iter__")
     return kept and bool(op.moves) and len(op.input_readers) == 1
 
 

@@ -1,4 +1,4 @@
-"""What is kept: a value that an op computes once from its reader, and the latest of many."""
+"""`Memo`: a value computed once per reader; `keep_latest`, which bounds a dict of recent values."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from jreader.readers.declarations import (
     names_by,
 )
 from jreader.readers.messages import described
-from jreader.readers.overrides import stands_for
+from jreader.readers.overrides import op_stands_for
 from jreader.readers.passes import Pass, Position
 
 if TYPE_CHECKING:
@@ -305,9 +305,9 @@ def _is_default(field: Field[Any], value: object) -> bool:
 @cached_by_class
 def overridden_pass(kind: type) -> Literal["", "__iter__", "__call__"]:
     """Return the method by which a subclass overrides the pass of an op without `start`, or ""."""
-    if not issubclass(kind, Node) or stands_for(kind, "start", "__call__", "__iter__"):
+    if not issubclass(kind, Node) or op_stands_for(kind, "start", "__call__", "__iter__"):
         return ""
-    return "__iter__" if stands_for(kind, "__iter__", "__call__") else "__call__"
+    return "__iter__" if op_stands_for(kind, "__iter__", "__call__") else "__call__"
 
 
 def with_reader(node: Node[Any], reader: Reader[Any]) -> Node[Any]:
@@ -324,7 +324,7 @@ def with_reader(node: Node[Any], reader: Reader[Any]) -> Node[Any]:
 @cached_by_class
 def declares(kind: type, name: str) -> bool:
     """Return whether an attribute or method of ops holds: no subclass overrides only the pass."""
-    return stands_for(kind, name, "start", "__call__", "__iter__")
+    return op_stands_for(kind, name, "start", "__call__", "__iter__")
 
 
 def plane_of(reader: Reader[Any]) -> Plane | None:
@@ -436,7 +436,7 @@ def origin(reader: Reader[Any], *how: str) -> Reader[Any]:
     while isinstance(reader, Node) and reader.from_reader in how:
         if not declares(type(reader), "from_reader"):
             break
-        reader = vars(reader)["reader"]
+        reader = field_value(reader, "reader")
     return reader
 
 
@@ -459,7 +459,7 @@ def length(reader: Reader[Any]) -> int | None:
     >>> length(firstn(range(10).__iter__, 3)) is None, length(lambda: "abc") is None
     (True, True)
     """
-    if isinstance(reader, Node) and stands_for(type(reader), "length", "__len__"):
+    if isinstance(reader, Node) and op_stands_for(type(reader), "length", "__len__"):
         return reader.length()
     if isinstance(reader, type):  # its `__len__` is that of its instances
         return None

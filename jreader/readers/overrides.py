@@ -10,7 +10,6 @@ from __future__ import annotations
 from jreader.readers.declarations import cached_by_class
 
 
-@cached_by_class
 def stands_for(kind: type, short: str, *spelled: str) -> bool:
     """Return whether `short` is defined in the class that defines `spelled`, or in a subclass.
 
@@ -29,3 +28,7 @@ def stands_for(kind: type, short: str, *spelled: str) -> bool:
         if not names.keys().isdisjoint(spelled):
             return False
     return False
+
+
+op_stands_for = cached_by_class(stands_for)
+"""The same for classes of ops, whose methods stay as they are."""

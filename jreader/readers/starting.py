@@ -59,8 +59,11 @@ def start(reader: Reader[T], at: Position = None) -> Pass[T]:
 
 def items_of(reader: Node[T]) -> Iterator[T]:
     """Return the items of a pass over an op, from `start` or from a subclass's `__iter__`."""
-    own = getattr(reader, overridden_pass(type(reader)) or "__call__")
-    return native(reader) if own.__name__ == "__call__" else iter(own())  # through `super()`
+    name = overridden_pass(type(reader))
+    if name != "__iter__":  # a `__call__` of its own has called this, through `super()`
+        return native(reader)
+    items: Iterator[T] = iter(getattr(reader, name)())
+    return items
 
 
 def native(reader: Node[T]) -> Iterator[T]:

@@ -91,7 +91,8 @@ def lookahead(
 class LoaderCrew(ThreadCrew[S]):
     """At most two threads, which start if they pay; until then the consumer draws.
 
-    The window is `capacity`, or 0 if no thread may draw. For the arguments see `lookahead`.
+    The window is `capacity`, 0 if no thread may draw, or 1 before an `apart` thread has handed over
+    its first item. For the arguments see `lookahead`.
 
     Attributes:
         apart: Whether a background thread draws, never the consumer's, because of users' code.

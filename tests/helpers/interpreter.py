@@ -1,4 +1,4 @@
-"""What the interpreter is that runs the tests."""
+"""Facts about the Python that runs the tests."""
 
 import sys
 

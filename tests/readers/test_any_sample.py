@@ -111,3 +111,24 @@ def test_a_stop_iteration_of_what_maps_a_pass_is_an_error_not_the_end():
 
     with pytest.raises(RuntimeError, match="StopIteration"):
         list(jreader.start(lambda: [1, 2]).mapped(stopping).items)
+
+
+def test_an_op_with_a_start_of_its_own_may_wrap_the_call_of_its_base():
+    def counted(call):  # a decorator that does not keep the name
+        def inner(self):
+            calls.append(1)
+            return call(self)
+
+        return inner
+
+    class Twice(jreader.map_readers):
+        def start(self, at):
+            return jreader.start(self.input_readers[0], at).mapped(lambda sample: 2 * sample)
+
+        @counted
+        def __call__(self):
+            return super().__call__()
+
+    calls = []
+    assert list(Twice(abs, lambda: [1, 2])()) == [2, 4]
+    assert calls == [1]

@@ -4,6 +4,6 @@ A format passes to `BlockColumns` where its blocks begin, and a function that de
 open at a time, and threads decode the next ones (`open_blocks`).
 """
 
-from jreader.sources.blocks.block_columns import BlockColumns, keeping
+from jreader.sources.blocks.block_columns import BlockColumns, BlocksInMemory, keeping
 
-__all__ = ["BlockColumns", "keeping"]
+__all__ = ["BlockColumns", "BlocksInMemory", "keeping"]

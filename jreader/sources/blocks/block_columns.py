@@ -14,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from jreader.readers.columns import Array, Column, Indices, Where, rows_on_device
+from jreader.readers.columns import Array, Column, Indices, Take, Where, rows_on_device
 from jreader.readers.joined_columns import alike, concat_columns
 from jreader.readers.messages import described
+from jreader.readers.planes import BatchGatherer
 from jreader.readers.trees import leaves, map_tree
 from jreader.sources.blocks.decoded_blocks import Decoded
 from jreader.sources.blocks.open_blocks import OpenBlocks
+from jreader.staging import Staging
 
 
 class BlockColumns(Column):
@@ -198,6 +200,62 @@ class BlockColumns(Column):
         if self._open is None or self._open[0] != process:  # the forking process may hold a lock
             self._open = process, OpenBlocks(self, ahead=False, in_batches=False)
         return self._open[1]
+
+
+class BlocksInMemory(BlockColumns):
+    """The same column, with all blocks in memory as arrays: a pass opens and closes none.
+
+    Like `BlockColumns`, it can be joined to other blocks, in memory or not.
+
+    >>> rows = BlocksInMemory([0, 2], {"n": np.arange(3)})
+    >>> rows.gather(np.array([2, 0])), rows.tree(1)
+    ({'n': array([2, 0])}, {'n': array([2])})
+
+    Args:
+        starts: The row where each block begins.
+        tree: The rows of all blocks: a tree of arrays.
+        name: The name for errors: a path.
+    """
+
+    def __init__(self, starts: Any, tree: Any, *, name: str = "") -> None:
+        rows = len(leaves(tree)[0])
+        super().__init__(starts, rows, partial(_block, tree, [*starts, rows]), name=name)
+        self._whole = Decoded(tree, rows, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the arrays once, without views of them."""
+        return partial(BlocksInMemory, name=self.name), (self.block_starts, self._whole.tree)
+
+    def keeping(self, _open_blocks: int) -> BlockColumns:
+        """Return the same column: nothing is opened."""
+        return self
+
+    def reading(self, *, in_batches: bool = True) -> Column:  # noqa: ARG002  # nothing is read
+        """Return the same column."""
+        return self
+
+    def gatherer(self, size: int) -> tuple[Take, Staging | None]:
+        """Return a function that gathers up to `size` rows into staged memory."""
+        gathering, fields = BatchGatherer(self._whole.tree, size), len(self._whole.arrays)
+
+        def gather(rows: Array) -> Any:
+            batch: Any = gathering.gather([rows] * fields)  # all are arrays
+            return batch.columns
+
+        return gather, None
+
+    def gather(self, rows: Array) -> Any:
+        """Return those rows: a tree of arrays."""
+        return self._whole.gather(rows)
+
+    def each(self, rows: Array) -> Iterator[Any]:
+        """Yield those rows."""
+        return self._whole.each(rows)
+
+
+def _block(tree: Any, bounds: Sequence[int], number: int) -> Any:
+    """Return the rows of a block of a tree of arrays, as views."""
+    return map_tree(lambda array: array[bounds[number] : bounds[number + 1]], tree)
 
 
 def keeping(columns: Any, blocks: int) -> Any:

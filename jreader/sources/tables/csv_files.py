@@ -26,8 +26,8 @@ import numpy as np
 
 from jreader.errors import DamagedData, warn
 from jreader.readers import argument, leaves, map_tree, op
-from jreader.readers.columns import Array, Dense
-from jreader.readers.protected import read_only
+from jreader.readers.columns import Array
+from jreader.sources.blocks import BlockColumns, BlocksInMemory
 from jreader.sources.files.block_store import Store
 from jreader.sources.files.byte_ranges import ByteFile
 from jreader.sources.files.file_readers import Paths
@@ -146,7 +146,7 @@ class CsvTable(TableFile):
 
 
 class CsvBlocks(TableBlocks):
-    """The blocks of CSV files, or, if these are few numbers, an array for each column."""
+    """The blocks of CSV files; they stay in memory if they are few numbers."""
 
     @property
     def in_memory(self) -> bool:
@@ -157,14 +157,13 @@ class CsvBlocks(TableBlocks):
         size: int = sum(column.itemsize for column in columns)
         return self.rows * size <= _KEPT
 
-    def whole(self) -> Any:
-        """Return the columns of all blocks, concatenated."""
-        return map_tree(self._concatenated, *map(self, range(max(len(self.starts), 1))))
+    def whole(self, name: str) -> BlockColumns:
+        """Return the columns of all blocks, concatenated: still one column of samples.
 
-    def _concatenated(self, *parts: Array) -> Dense:
-        column = Dense(read_only(np.concatenate(parts)))
-        column.block_starts = self.starts
-        return column
+        So tables join into one plan, be they small or large.
+        """
+        blocks = map(self, range(max(len(self.starts), 1)))
+        return BlocksInMemory(self.starts, map_tree(_concatenated, *blocks), name=name)
 
 
 def tables(paths: Sequence[str], layout: CsvLayout, store: Store | None) -> list[CsvTable]:
@@ -279,7 +278,7 @@ class _Decoding:
         self.schema, self._parts = file.schema(self.found.kinds), chain([first], parts)
 
     def blocks(self) -> Iterator[Any]:
-        """Decode and yield blocks; the last may be a bad record, which has a row in `found`."""
+        """Decode and yield blocks; note a bad record, with a row for it, in `found`."""
         for some, bad in self._parts:
             self.found.widen(some)
             self.fits = self.fits and self._file.schema(self.found.kinds) == self.schema
@@ -296,7 +295,7 @@ class _Decoding:
     def write(self, path: Path, blocks: Iterator[Any], *, compress: bool) -> None:
         """Write blocks, compressed if asked and worth it, and what was found, as an Arrow file."""
         pa, first = pyarrow(), list(islice(blocks, 1))
-        packed = "lz4" if compress and _shrink(first) else None
+        packed = "lz4" if compress and _is_compressible(first) else None
         options = pa.ipc.IpcWriteOptions(compression=packed)
         with pa.ipc.new_file(str(path), self.schema, options=options) as opened:
             for block in chain(first, blocks):
@@ -305,7 +304,7 @@ class _Decoding:
             opened.write_batch(blank, custom_metadata={"found": json.dumps(self.found)})
 
 
-def _shrink(blocks: Sequence[Any]) -> bool:
+def _is_compressible(blocks: Sequence[Any]) -> bool:
     """Return whether LZ4 saves enough of the bytes of blocks to be worth its time."""
     pa = pyarrow()
     if not pa.Codec.is_available("lz4"):
@@ -315,6 +314,10 @@ def _shrink(blocks: Sequence[Any]) -> bool:
     packed: int = sum(pa.compress(each, "lz4").size for each in buffers)
     size: int = sum(each.size for each in buffers)
     return packed < _WORTH * size
+
+
+def _concatenated(*parts: Array) -> Array:
+    return np.concatenate(parts)
 
 
 def _holds_numbers(column: Any) -> bool:
@@ -371,11 +374,11 @@ class csv(TableReader):
 
     The first pass decodes everything to find the types, on several threads. It caches the result in
     memory, or, for 16 MB or more, in `jreader/csv` of `$XDG_CACHE_HOME` or `~/.cache`, until the
-    files change. That folder needs about as much space as the files. Decoded columns without text
-    whose rows take at most 64 MB also stay in memory. Otherwise, passes read blocks of about a
-    megabyte from there, with read-ahead: `shuffle(seed=0, blocks=64)` reads each once per epoch. A
-    file whose name ends in `.gz` is one block, unpacked as a whole: keep such files small, or
-    unpack them.
+    files change. That folder needs about as much space as the files, or up to 64 MB for numbers.
+    Decoded columns without text whose rows take at most 64 MB also stay in memory. Otherwise,
+    passes read blocks of about a megabyte from there, with read-ahead: `shuffle(seed=0, blocks=64)`
+    reads each once per epoch. A file whose name ends in `.gz` is one block, unpacked as a whole:
+    keep such files small, or unpack them.
 
     Args:
         paths: A file, a folder (its `.csv` and `.csv.gz` files), a pattern such as `"data/*.tsv"`,

@@ -135,8 +135,8 @@ class TableBlocks:
         """True if all files are in memory or mapped: `whole` returns the columns."""
         return all(self.files[at].table is not None for at in self.filled)
 
-    def whole(self) -> Any:
-        """Return the columns of all files, concatenated."""
+    def whole(self, _name: str) -> Any:
+        """Return the columns of all files, concatenated; `_name` is that of the table."""
         files = [self.files[at] for at in self.filled]
         columns = columns_end_to_end([self.columns(file.table, file) for file in files])
         share_starts(leaves(columns))
@@ -201,7 +201,7 @@ class TableReader(FileReader[Any], FileTable[Any]):
         blocks.check()
         if blocks.in_memory:
             self.check_files()  # reading beyond the end of a truncated file would raise SIGBUS
-            return blocks.whole()
+            return blocks.whole(repr(self))
         return BlockColumns(blocks.starts, blocks.rows, blocks, name=repr(self))
 
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from samples import check_resumes_everywhere, ends
 from widths import examples
 
+import jreader
 from jreader import DamagedData, Pipeline, Store, batch, csv, shuffle
 from jreader.readers import fingerprint, indexed, start
 from jreader.sources.tables import csv_decoding
@@ -411,6 +412,30 @@ class TestKept:
             plans = csv(tmp_path), shuffle(csv(tmp_path, "n"), seed=0, blocks=3)
             assert list(map(listed, plans)) == expected
             assert [plain(n) for n in start(plans[1], 40).items] == expected[1][40:]
+
+    @pytest.mark.parametrize("second", ["larger", "of another type", "with text"])
+    def test_tables_join_into_one_indexed_plan_whether_they_stay_in_memory_or_not(
+        self, tmp_path, folder, monkeypatch, second
+    ):
+        monkeypatch.setattr("jreader.sources.tables.csv_files._KEPT", 500)
+        rows = {
+            "larger": [[n, -n] for n in range(100)],
+            "of another type": [[n, n / 2] for n in range(9)],
+            "with text": [[n, str(n)] for n in range(8)] + [[8, "eight"]],
+        }[second]
+        write(tmp_path / "a.csv", content_of("nm", [[n, 0] for n in range(10)]))
+        write(tmp_path / "b.csv", content_of("nm", rows))
+        parts = csv(tmp_path / "a.csv"), csv(tmp_path / "b.csv")
+        expected = [*listed(parts[0]), *listed(parts[1])]
+        plan = jreader.chain(*parts)
+        assert indexed(plan).length == len(expected)
+        assert listed(plan) == expected
+        for dealt in (shuffle(plan, seed=0, blocks=4), shuffle(plan, seed=0)):
+            once = listed(dealt)
+            assert sorted(map(str, once)) == sorted(map(str, expected))
+            assert [plain(sample) for sample in start(dealt, 7).items] == once[7:]
+        mixed = jreader.mix(dict(zip("ab", parts, strict=True)), seed=0)
+        assert indexed(mixed) is not None
 
     @pytest.mark.parametrize(("characters", "shrinks"), [(1, True), (5000, False)])
     def test_text_is_compressed_there_if_it_shrinks(
