@@ -219,7 +219,7 @@ class BlocksInMemory(BlockColumns):
 
     def __init__(self, starts: Any, tree: Any, *, name: str = "") -> None:
         rows = len(leaves(tree)[0])
-        super().__init__(starts, rows, partial(_block, tree, [*starts, rows]), name=name)
+        super().__init__(starts, rows, partial(_view_of_block, tree, [*starts, rows]), name=name)
         self._whole = Decoded(tree, rows, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -230,7 +230,7 @@ class BlocksInMemory(BlockColumns):
         """Return the same column: nothing is opened."""
         return self
 
-    def reading(self, *, in_batches: bool = True) -> Column:  # noqa: ARG002  # nothing is read
+    def reading(self, **_how: bool) -> Column:
         """Return the same column."""
         return self
 
@@ -253,8 +253,8 @@ class BlocksInMemory(BlockColumns):
         return self._whole.each(rows)
 
 
-def _block(tree: Any, bounds: Sequence[int], number: int) -> Any:
-    """Return the rows of a block of a tree of arrays, as views."""
+def _view_of_block(tree: Any, bounds: Sequence[int], number: int) -> Any:
+    """Return a view of the rows of one block of a tree of arrays."""
     return map_tree(lambda array: array[bounds[number] : bounds[number + 1]], tree)
 
 
