@@ -12,6 +12,7 @@ from concurrent.futures import Executor, Future
 import jax
 import numpy as np
 import pytest
+from programs import PATIENCE
 
 from jreader import Pipeline, WorkerDied, arrays, source
 from jreader.workers import map_tasks
@@ -142,6 +143,9 @@ class Checks:
 class TestDask(Checks):
     @pytest.fixture
     def executor(self, dask):
+        client = dask._client
+        client.cluster.scale(2)  # a nanny may give up a worker that a test has killed
+        client.wait_for_workers(2, timeout=PATIENCE)
         return dask
 
     def test_a_client_says_it_too_and_workers_may_join(self, dask):
